@@ -286,7 +286,7 @@ class HomeportService:
             supervisor.while_leading("bind confirmation", confirmation.run)
         if isinstance(self._writes.activate, ApiActivator):
             supervisor.while_leading("activation", self._writes.activate.run)
-        skews = Skews(context, self._explain, monotonic)
+        skews = Skews(context, monotonic)
         supervisor.while_leading("workload skew", skews.run)
         supervisor.everywhere("check", self._recount.run)
         supervisor.everywhere("lag", partial(watch_lag, self._metrics.loop_lag.observe))
@@ -575,7 +575,9 @@ class HomeportService:
         return (
             explain_router(
                 explainer,
-                WorkloadExplainer(explainer, self._explain.cluster, self._feed.problem),
+                WorkloadExplainer(
+                    explainer, self._explain.cluster, lambda: self._feed.problem() or self._explain.problem()
+                ),
                 self._waiting,
                 max_body_bytes=self._settings.max_body_bytes,
             ),

@@ -155,7 +155,8 @@ class Explainer:
         return f'nodes "{shown}" not found{shortlist.suggestion()}'
 
     async def _explained(self, deciding: Framework, known: Pod, node: str, seconds: float) -> Explained:
-        until = thread_time() + seconds
+        began = thread_time()
+        until = began + seconds
         pod = replace(known, node_name="")
         name = deciding.scheduler_name
         framework = self._snapshot.frameworks[name]
@@ -164,7 +165,8 @@ class Explainer:
         if gate.is_success and pod.spec.gated:
             gate = _GATED
         judgement = Judgement()
-        await run_stepwise(self._judge(framework, unknown)(()).steps(pod, judgement))
+        judging = _Limited(self._judge(framework, unknown)(()).steps(pod, judgement), max(until, began + MOST_SECONDS))
+        await run_stepwise(judging)
         failing = {*unknown, *judgement.faults}
         await yield_to_loop()
         plugins = await decide_prepared(partial(self._explain_plugins, deciding, known, failing))
@@ -198,7 +200,7 @@ class Explainer:
             best(remedies),
             impossible,
             not_judged,
-            limited.ended_early,
+            judging.ended_early or limited.ended_early,
             scheduler,
             await self._on_node(framework, pod, node, judgement) if node else None,
             bound_node(known, judgement, self._cluster) if known.node_name else None,
@@ -239,6 +241,8 @@ class Explainer:
         needs += (ResourceNeed(name, amount, free[name], *most[name]) for name, amount in requests.items())
 
     async def _on_node(self, framework: Framework, pod: Pod, name: str, judgement: Judgement) -> NodeAnswer:
+        if name not in judgement.rejected and name not in judgement.feasible:
+            raise VerbFailure("nothing_to_do", f'nodes "{printable(name)}" not found')
         verdicts = verdicts_on(name, judgement)
         if name not in judgement.feasible:
             return NodeAnswer(name, verdicts, {}, None)

@@ -22,6 +22,12 @@ _FIT: Final = "NodeResourcesFit"
 _SPREAD: Final = "PodTopologySpread"
 _OTHERS: Final = frozenset(KUBE_SCHEDULER_DEFAULTS) - {_SPREAD}
 _TAINTS: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
+_ONE_CAUSE: Final = {
+    **dict.fromkeys(("NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"), "VolumeBinding"),
+    **dict.fromkeys(_TAINTS, "TaintToleration"),
+}
+"""Names that stand for plugins which can reject a node for the same cause."""
+
 _NODES_PER_STEP: Final = 128
 
 
@@ -38,14 +44,14 @@ class Impossibilities:
         if all(any(it.plugin == _FIT for it in statuses) for statuses in judgement.by_reasons()):
             yield from self._too_large(pod, sentences)
         hard = [it for it in pod.spec.spread if it.when_unsatisfiable == DO_NOT_SCHEDULE]
-        limited = [it for it in hard if it.min_domains]
+        limited = [it for it in hard if it.min_domains and it.selector is not None and it.selector.matches(pod.labels)]
         if limited:
             yield from self._too_few_domains(judgement, hard, limited, sentences)
         if has_remedy or sentences:
             return
         if len(hard) > 1:
             yield from self._contradiction(pod, judgement, hard, sentences)
-        if not sentences:
+        if not sentences and not judgement.everywhere:
             sentences += _several_plugins(judgement)
 
     def _too_large(self, pod: Pod, sentences: list[str]) -> Iterator[None]:
@@ -94,11 +100,9 @@ class Impossibilities:
                 yield
         for constraint, known in zip(limited, domains, strict=True):
             if len(known) < (constraint.min_domains or 0):
-                most = len(known) * constraint.max_skew
-                sentences.append(
-                    f"at most {most} pods that the constraint over {constraint.topology_key} selects can be placed: "
-                    f"minDomains is {constraint.min_domains}, and the pod can use {len(known)}"
-                )
+                few = f"minDomains is {constraint.min_domains}, and the pod can use {len(known)} domains"
+                each = f"of which each takes at most {constraint.max_skew} of the selected pods until there are more"
+                sentences.append(f"{constraint.topology_key}: {few}, {each}")
 
     def _contradiction(
         self, pod: Pod, judgement: Judgement, hard: Sequence[TopologySpreadConstraint], sentences: list[str]
@@ -130,15 +134,18 @@ def _counts(constraint: TopologySpreadConstraint, rejecting: Collection[str]) ->
 
 
 def _several_plugins(judgement: Judgement) -> Iterator[str]:
-    """Yield a sentence about the nodes with the fewest rejecting plugins, if each has at least two."""
+    """Yield a sentence about the nodes with the fewest rejecting plugins, if each has at least two.
+
+    Plugins that can reject for one cause, such as a cordon or a missing claim, count as one.
+    """
     nodes: dict[tuple[str, ...], int] = {}
     for statuses, names in judgement.by_reasons().items():
-        plugins = tuple(sorted({status.plugin for status in statuses}))
-        nodes[plugins] = nodes.get(plugins, 0) + len(names)
+        plugins = {_ONE_CAUSE.get(status.plugin, status.plugin) for status in statuses}
+        nodes[tuple(sorted(plugins))] = nodes.get(tuple(sorted(plugins)), 0) + len(names)
     nearest = min(nodes, key=lambda it: (len(it), -nodes[it]), default=())
     if len(nearest) > 1:
         rejecting = " and ".join(nearest)
-        yield f"no single change helps: {rejecting} reject {_nodes(nodes[nearest])}, as many or more plugins the others"
+        yield f"each node is rejected by {len(nearest)} or more plugins; {rejecting} reject {_nodes(nodes[nearest])}"
 
 
 def _nodes(number: int) -> str:

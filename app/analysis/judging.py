@@ -24,11 +24,15 @@ from app.runtime.framework import Framework
 from app.runtime.guard import PluginError, plugin_error
 from app.runtime.prefilter import NOT_NARROWED
 from app.runtime.slots import PluginSlot
+from app.verbs.outcome import VerbFailure
 
 _FIRST: Final = 32
 """Number of nodes in the first step. Later steps adapt to the time of the previous one."""
 
 _MOST: Final = 2048
+MOST_ATTEMPTS: Final = 16
+"""Maximum number of attempts to judge some nodes, because the counts of one pod can displace each other."""
+
 _STEP_SECONDS: Final = 0.001
 """Processor time that a step should take. The next step has up to four times as many nodes, or half as many."""
 
@@ -66,6 +70,13 @@ class Judgement(Struct):
                 groups[key] = (statuses, [])
             groups[key][1].append(name)
         return dict(groups.values())
+
+    def by_plugins(self) -> dict[frozenset[str], list[str]]:
+        """Return the rejected nodes by the set of plugins that reject them."""
+        nodes: dict[frozenset[str], list[str]] = {}
+        for statuses, names in self.by_reasons().items():
+            nodes.setdefault(frozenset(status.plugin for status in statuses), []).extend(names)
+        return nodes
 
 
 class _Prepared(Struct, frozen=True):
@@ -105,7 +116,7 @@ class Judge:
         recorded in ``faults``, and gives no verdict on the remaining nodes.
         """
         every = tuple(self._cluster.nodes) if names is None else tuple(names)
-        start, size = 0, _FIRST
+        start, size, attempts = 0, _FIRST, 0
         while start < len(every):
             chunk = every[start : start + size]
             began = thread_time()
@@ -113,12 +124,13 @@ class Judge:
                 with self._seen(pod, without):
                     self._judge(pod, chunk, judgement)
             except Unprepared as missing:
+                attempts = _attempted(attempts)
                 yield from missing.steps
                 continue
             except PluginError as fault:
                 _leave_out(fault, judgement)
                 continue
-            start += len(chunk)
+            start, attempts = start + len(chunk), 0
             size = _next_size(size, thread_time() - began)
             yield
         yield from self._last(pod, judgement)
@@ -227,6 +239,7 @@ class Judge:
 
     def _last(self, pod: Pod, judgement: Judgement) -> Iterator[None]:
         """Run the filters that depend on which nodes passed all others."""
+        attempts = 0
         while self._filters.has_last_filters and judgement.feasible:
             try:
                 with self._seen(pod):
@@ -239,6 +252,7 @@ class Judge:
                     passed = [name for name in judgement.feasible if name in nodes]
                     rejected = self._filters.filter_last(state, pod, known, passed)
             except Unprepared as missing:
+                attempts = _attempted(attempts)
                 yield from missing.steps
                 continue
             except PluginError as fault:
@@ -247,6 +261,13 @@ class Judge:
             judgement.rejected.update((name, (judgement.share(status),)) for name, status in rejected.items())
             judgement.feasible = [name for name in passed if name not in rejected]
             return
+
+
+def _attempted(attempts: int) -> int:
+    """Return the number of attempts after one more. Raises ``VerbFailure`` after ``MOST_ATTEMPTS``."""
+    if attempts == MOST_ATTEMPTS:
+        raise VerbFailure("out_of_time", "the counts that the pod's constraints need do not stay cached")
+    return attempts + 1
 
 
 def _next_size(size: int, taken: float) -> int:

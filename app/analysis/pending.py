@@ -104,14 +104,19 @@ class PendingPods:
             framework = self._context.framework_for(groups[key])
             whole = self._snapshot.cluster.pod(*groups[key].key)
             if framework is not None and whole is not None:
-                self._known.put(key, await self._reason(framework, whole))
+                reason = await self._reason(framework, whole)
+                if reason is not None:
+                    self._known.put(key, reason)
 
     def _judged_at(self, key: Inputs) -> float:
         known = self._known.get(key)
         return 0.0 if known is None else known.judged_at
 
-    async def _reason(self, framework: Framework, pod: Pod) -> MainReason:
-        """Return the main reason of a pod; without a plugin and numbers if the pod cannot be judged."""
+    async def _reason(self, framework: Framework, pod: Pod) -> MainReason | None:
+        """Return the main reason of a pod, without a plugin and numbers if a plugin fails.
+
+        Return ``None`` if the snapshot of explain cannot be used now. The last known reason then stays.
+        """
         judgement = Judgement()
         try:
             await self._context.look_up_missing(framework, pod)
@@ -119,8 +124,10 @@ class PendingPods:
             require_snapshot(snapshot.problem)
             judge = Judge(snapshot.frameworks[name], snapshot.cluster, snapshot.not_judged(name), snapshot.in_flight())
             await run_stepwise(judge.steps(pod, judgement))
-        except (PluginError, VerbFailure) as fault:
+        except PluginError as fault:
             return MainReason(0, 0, "", (str(fault),), 0, time())
+        except VerbFailure:
+            return None
         return main_reason(judgement)
 
     def _listed(self, pod: Pod) -> WaitingForNode:

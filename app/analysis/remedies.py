@@ -8,6 +8,7 @@ Not here: the verdict that the remedies start from (``app.analysis.judging``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -15,7 +16,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.analysis.judging import Judge, Judgement
+from app.analysis.judging import MOST_ATTEMPTS, Judge, Judgement
 from app.cache.cluster import Cluster
 from app.framework.counts import Unprepared
 from app.kube.core_v1 import DO_NOT_SCHEDULE, HONOR, SCHEDULE_ANYWAY, Node, Pod, PodSpec, TopologySpreadConstraint
@@ -24,6 +25,7 @@ from app.kube.node_affinity import ANY_NODE
 from app.kube.quantity import round_amount, shown_amount
 from app.kube.selectors import Selector
 from app.kube.taints import UNSCHEDULABLE, Taint, Tolerance, Toleration
+from app.runtime.guard import PluginError
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS
 
 MOST_SHOWN: Final = 5
@@ -32,6 +34,7 @@ MOST_SHOWN: Final = 5
 MOST_TRIED: Final = 24
 """Maximum number of changes that are judged for one explanation."""
 
+_MOST_OF_A_SORT: Final = 12
 _MOST_TRIED_OF_A_SORT: Final = 4
 _MOST_NAMED: Final = 10
 _MOST_PODS: Final = 5000
@@ -93,28 +96,33 @@ class Remedies:
 
     def steps(self, pod: Pod, judgement: Judgement, remedies: list[Remedy]) -> Iterator[None]:
         """Try changes, and add those that open nodes to ``remedies``. ``best`` chooses among them."""
-        by_plugins = _nodes_by_plugins(judgement)
+        by_plugins = judgement.by_plugins()
         yield
-        tried = 0
+        tried = Counter[str]()
+        seen: set[tuple[str, tuple[str, ...]]] = set()
         if any(status.plugin in _HOME for status in judgement.everywhere):
             return  # the pod's owner must exist first, and no change of a node or of the pod helps
         for change in self._changes(pod, by_plugins, remedies):
             if isinstance(change, _Change):
-                if tried >= MOST_TRIED:
-                    break
-                tried += 1
-                yield from self._prove(change, remedies)
+                key = (change.text, tuple(it.uid for it in change.without))
+                if key not in seen and tried[change.sort] < _MOST_OF_A_SORT and tried.total() < MOST_TRIED:
+                    seen.add(key)
+                    tried[change.sort] += 1
+                    yield from self._prove(change, remedies)
             yield
 
     def _prove(self, change: _Change, remedies: list[Remedy]) -> Iterator[None]:
         """Judge a change, and add it to ``remedies`` if nodes fit after it."""
         if change.node is not None:
-            try:
-                fitting = [change.node.name] if self._fits_on(change.pod, change.node) else []
-            except Unprepared as missing:
-                yield from missing.steps
-                yield from self._prove(change, remedies)
-                return
+            fitting: list[str] = []
+            for _ in range(MOST_ATTEMPTS):
+                try:
+                    fitting = [change.node.name] if self._fits_on(change.pod, change.node) else []
+                    break
+                except Unprepared as missing:
+                    yield from missing.steps
+                except PluginError:
+                    break  # a plugin that failed gave no verdict, which proves nothing
         else:
             fitting = yield from self._fitting(change, change.names)
             if fitting and change.others:
@@ -130,7 +138,7 @@ class Remedies:
         for ignored in self._rounds(change):
             after = Judgement()
             yield from self._judge(ignored).steps(change.pod, after, left, without=change.without)
-            left = [] if after.faults else after.feasible  # a plugin that failed gave no verdict, which proves nothing
+            left = [] if after.faults else after.feasible
         return left
 
     def _rounds(self, change: _Change) -> Iterator[Collection[str]]:
@@ -206,13 +214,13 @@ class Remedies:
             for domain in sorted(domains, key=lambda it: (-len(domains[it]), it))[:_MOST_TRIED_OF_A_SORT]:
                 pods = counted.get(domain, ())
                 most, proved = min(3, len(pods)) if domain else 0, len(remedies)
-                for number in sorted(
-                    range(1, most + 1), key=lambda it: (it != most, it)
-                ):  # most first: else none helps
+                for number in (most, *range(1, most)) if most else ():  # if the most do not help, fewer do not either
                     deleted = tuple(pods[:number])
                     emptier = {it.node_name for it in deleted}.intersection(crowded)
                     inside, others = (*domains[domain], *emptier), names if several else ()
-                    text = f"{_fewer(number)} in {constraint.topology_key}={domain}"
+                    text = (
+                        f"{'one pod' if number == 1 else f'{number} pods'} less in {constraint.topology_key}={domain}"
+                    )
                     yield _Change("FewerPods", text, pod, inside, others, deleted, reads=_SPREAD)
                     if len(remedies) == proved:
                         break
@@ -266,11 +274,13 @@ class Remedies:
                     spread = (*pod.spec.spread[:number], changed, *pod.spec.spread[number + 1 :])
                     yield _Change(sort, text, _with_spec(pod, spread=spread), names, reads=_SPREAD)
 
-    def _tolerate(self, pod: Pod, names: Sequence[str], counted: Sequence[str]) -> Iterator[_Change]:
+    def _tolerate(self, pod: Pod, names: Sequence[str], counted: Sequence[str]) -> Iterator[_Change | None]:
         """Tolerate a taint. ``counted``: nodes that constraints reject, and perhaps taints, but no other plugin."""
         tolerance = Tolerance(pod.spec.tolerations)
         tainted: dict[Taint, list[str]] = {}
-        for name in names:
+        for number, name in enumerate(names):
+            if number % _NODES_PER_STEP == _NODES_PER_STEP - 1:
+                yield None
             info = self._cluster.nodes.get(name)
             for taint in () if info is None else info.node.taints:
                 if taint.keeps_out and taint.key != UNSCHEDULABLE.key and not tolerance.tolerates(taint):
@@ -312,14 +322,6 @@ def best(remedies: Iterable[Remedy]) -> list[Remedy]:
     return sorted(remedies, key=lambda it: (it.sort == _SOFT, -it.opens))[:MOST_SHOWN]
 
 
-def _nodes_by_plugins(judgement: Judgement) -> Mapping[frozenset[str], list[str]]:
-    """Return the rejected nodes by the set of plugins that reject them."""
-    nodes: dict[frozenset[str], list[str]] = {}
-    for statuses, names in judgement.by_reasons().items():
-        nodes.setdefault(frozenset(status.plugin for status in statuses), []).extend(names)
-    return nodes
-
-
 def _nodes_within(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
     """Return the nodes that only these plugins reject, sorted, so that each process tries the same changes."""
     return tuple(sorted(name for key, names in by_plugins.items() if key <= plugins for name in names))
@@ -342,7 +344,3 @@ def _reads_taints(pod: Pod) -> bool:
 
 def _soft(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:
     return replace(constraint, when_unsatisfiable=SCHEDULE_ANYWAY, min_domains=None)
-
-
-def _fewer(number: int) -> str:
-    return "one pod less" if number == 1 else f"{number} pods less"

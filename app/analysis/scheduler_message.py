@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from app.analysis.judging import Judgement
+from app.kube.conditions import LONGEST_MESSAGE
 from app.kube.core_v1 import Pod
 
 _AVAILABLE: Final = re.compile(r"(\d+)/(\d+) nodes are available: ")
@@ -50,8 +52,21 @@ def compared(pod: Pod, judgement: Judgement, not_judged: int) -> SchedulerMessag
         return None
     nodes, reasons = split(message)
     return SchedulerMessage(
-        pod.unschedulable_since, message, nodes, reasons, tuple(_differences(nodes, reasons, judgement, not_judged))
+        pod.unschedulable_since,
+        message,
+        nodes,
+        reasons,
+        tuple(_differences(nodes, reasons, judgement, not_judged, is_cut=len(message) >= LONGEST_MESSAGE)),
     )
+
+
+def _counts(judgement: Judgement) -> Mapping[str, int]:
+    """Return the number of rejected nodes by reason."""
+    counts = Counter[str]()
+    for statuses, names in judgement.by_reasons().items():
+        for reason in {reason for status in statuses for reason in status.reasons}:
+            counts[reason] += len(names)
+    return counts
 
 
 def split(message: str) -> tuple[int, list[SchedulerReason]]:
@@ -70,9 +85,9 @@ def split(message: str) -> tuple[int, list[SchedulerReason]]:
 
 
 def _differences(
-    nodes: int, reasons: Sequence[SchedulerReason], judgement: Judgement, not_judged: int
+    nodes: int, reasons: Sequence[SchedulerReason], judgement: Judgement, not_judged: int, *, is_cut: bool
 ) -> Sequence[str]:
-    ours = {reason for statuses in judgement.by_reasons() for status in statuses for reason in status.reasons}
+    """Return the differences as sentences. ``is_cut``: the last reason is truncated, and is not compared."""
     differences = []
     if nodes and judgement.feasible:
         rest = ", as far as judged here" if not_judged else ""
@@ -80,5 +95,11 @@ def _differences(
     if nodes and nodes != judgement.total:
         differences.append(f"kube-scheduler counted {nodes} nodes; there are {judgement.total} now")
     if not not_judged:
-        differences += [f"only kube-scheduler says: {it.reason}" for it in reasons if it.reason not in ours]
+        counts = _counts(judgement)
+        for reason in reasons[:-1] if is_cut else reasons:
+            known = counts.get(reason.reason, 0)
+            if not known:
+                differences.append(f"only kube-scheduler says: {reason.reason}")
+            elif reason.count > known:
+                differences.append(f"kube-scheduler counts {reason.count} nodes, and this {known}: {reason.reason}")
     return differences

@@ -17,7 +17,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.pods_by_labels import PodsByLabels
 from app.analysis.spread_blocks import SPREAD
 from app.analysis.workloads import workload_of
@@ -125,16 +124,15 @@ class _Counted(Struct, frozen=True):
 
 
 class Skews:
-    """Computes skews. ``context``: that of the verbs. ``snapshot``: that of explain.
+    """Computes skews on the snapshot of the decisions. ``context``: that of the verbs.
 
     PodTopologySpread counts the pods of a workload only if a request names the workload, or if an estimate says that
     its skew is above ``maxSkew``. To count all workloads would take seconds, and fill the caches of the decisions.
     """
 
-    def __init__(self, context: VerbContext, snapshot: ExplainSnapshot, clock: Clock) -> None:
+    def __init__(self, context: VerbContext, clock: Clock) -> None:
         self._context = context
         self._cluster = context.cluster
-        self._snapshot = snapshot
         self._clock = clock
         self._last: _Counted | None = None
         self._computing = asyncio.Lock()
@@ -252,8 +250,7 @@ class Skews:
     async def _of(self, key: Key, pods: Sequence[Pod]) -> list[WorkloadSkew]:
         """Return the skews of a workload, one for each constraint that a profile judges."""
         newest = max(pods, key=lambda it: it.created)
-        deciding = self._context.framework_for(newest)
-        framework = None if deciding is None else self._snapshot.frameworks[deciding.scheduler_name]
+        framework = self._context.framework_for(newest)
         if framework is None or SPREAD not in framework.plugins:
             return []
         try:

@@ -140,14 +140,15 @@ def _node(node: dict[str, Any]) -> Iterator[str]:
 def _remedies(answer: dict[str, Any]) -> Iterator[str]:
     if answer["remedies"]:
         yield ""
-        yield "one of these changes opens nodes (each was tried on the snapshot):"
+        partly = ", as far as judged here" if answer["notJudged"] else ""
+        yield f"one of these changes opens nodes{partly} (each was tried on the snapshot):"
         for remedy in answer["remedies"]:
             opens = remedy["opens"]
             pods = f" (without {' and '.join(remedy['pods'])})" if remedy["pods"] else ""
             yield f"- {remedy['change']}{pods}: {opens} node{'s'[: opens != 1]} ({_named(remedy['nodes'], opens)})"
             if remedy["sort"] == _RELEASE and answer["home"] is not None:
                 yield f"    {_release(answer['home']['owner'])}"
-    elif answer["verdict"] == "NoNodeFits":
+    elif answer["verdict"] == "NoNodeFits" and not answer["incomplete"]:
         yield ""
         yield "no single change of those that Homeport tries opens a node"
     yield from (f"- {sentence}" for sentence in answer["impossible"])

@@ -34,8 +34,8 @@ def source_of(
     """Choose who answers the command, and name this source on standard error.
 
     The order is: ``--server``, ``--saved``, a Homeport at one of the URLs ``nearby``, the operator Service through the
-    API server, a port-forward to a pod, this process. With ``--config``, no running Homeport is asked, because a running
-    Homeport has its own configuration.
+    API server, a port-forward to a pod, this process. With ``--config``, no running Homeport is asked, because it has
+    its own configuration.
     Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
     """
     judges_here = bool(arguments.saved or arguments.local or arguments.config)

@@ -65,7 +65,7 @@ class DrainedPod(PodOutcome):
 
 
 class DrainPlan(_DrainPageModel):
-    """Plan of a drain, in the order in which pods were placed; pods that were not evaluated come last."""
+    """Plan of a drain. Pods have the order in which the plan places them; pods that were not evaluated come last."""
 
     node: str
     known: bool = Field(description="True if the node exists.")

@@ -93,7 +93,7 @@ class Quantity(Struct, frozen=True, gc=False):
         return scaled if _fits(scaled) else _wrapped(scaled) if -places in _SINGLE_MULTIPLICATIONS else 0
 
     def _of_wide(self, places: int) -> int:
-        """Round up. Most negative numbers with a remainder are truncated towards zero, and 1 is added, as Go does."""
+        """Round up. As in Go, most negative numbers with a remainder get 1 too much: -1.5 becomes 0."""
         unscaled = self.unscaled
         if places <= 0:
             return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))  # like Go on amd64

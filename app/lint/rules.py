@@ -38,23 +38,29 @@ class LintRule(Struct, frozen=True):
     need: Need = Need.NOTHING
 
 
-SELECTOR_MISMATCH: Final = LintRule("selector-mismatch", "a constraint's selector does not match its own pods")
+SELECTOR_MISMATCH: Final = LintRule(
+    "selector-mismatch", "the selector of a constraint does not match the pods that have the constraint"
+)
 DUPLICATE_KEY: Final = LintRule("duplicate-key", "two constraints have the same topology key")
 MATCH_LABEL_KEYS: Final = LintRule(
-    "match-label-keys", "a hard constraint with maxSkew 1 counts the pods of the previous revision, too"
+    "match-label-keys", "a hard constraint with maxSkew 1 also counts the pods of the previous revision"
 )
 UNKNOWN_POLICY: Final = LintRule("unknown-policy", "the home policy of an annotation does not exist")
 UNKNOWN_KEY: Final = LintRule("unknown-key", "no node has the topology key of a constraint", Need.CLUSTER)
 MIN_DOMAINS: Final = LintRule("min-domains", "minDomains is larger than the number of usable domains", Need.CLUSTER)
 TAINTED_DOMAINS: Final = LintRule(
-    "tainted-domains", "domains whose taints the pods do not tolerate hold the minimum at 0", Need.CLUSTER
+    "tainted-domains", "the pods do not tolerate the taints of some domains, so the minimum stays 0", Need.CLUSTER
 )
 ZONE_AND_HOST: Final = LintRule(
     "zone-and-host", "two hard constraints together allow fewer pods than there are replicas", Need.CLUSTER
 )
-VOLUME_ZONE: Final = LintRule("volume-zone", "volumes hold pods in domains that a hard constraint closes", Need.CLUSTER)
-UNKNOWN_SCHEDULER: Final = LintRule("unknown-scheduler", "no scheduler serves the schedulerName", Need.SCHEDULERS)
-SHORT_GRACE: Final = LintRule("short-grace", "the grace of homes ends before pods of a failed node are evicted")
+VOLUME_ZONE: Final = LintRule(
+    "volume-zone", "volumes bind more pods to a domain than a hard constraint allows there", Need.CLUSTER
+)
+UNKNOWN_SCHEDULER: Final = LintRule("unknown-scheduler", "no known scheduler has the schedulerName", Need.SCHEDULERS)
+SHORT_GRACE: Final = LintRule(
+    "short-grace", "the grace period of homes ends before the pods of a failed node are evicted"
+)
 SPREAD_TWICE: Final = LintRule(
     "spread-twice", "both the scheduler and Homeport run PodTopologySpread", Need.BOTH_CONFIGURATIONS
 )

@@ -160,6 +160,8 @@ def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
         fit += ", as far as judged here"
     if explained.bound is not None:
         return f"bound to {_shown(pod.node_name)}; {_there(explained.bound)}; if it were scheduled now, {fit}"
+    if pod.terminating:
+        return f"is being deleted, so no scheduler places it; otherwise {fit}"
     if verdict == "Gated":
         return f"not scheduled: {explained.gate.message}; without the gate, {fit}"
     return fit

@@ -260,7 +260,7 @@ class HomeEntry(Struct, frozen=True, gc=False):
 
     @property
     def machine(self) -> Whereabouts:
-        """Whether the pod runs at home or elsewhere, waits for a node, or does not exist."""
+        """Return whether the pod runs at home or elsewhere, waits for a node, or does not exist."""
         if self.pod is None:
             return Whereabouts.IDLE
         if not self.pod.node_name:

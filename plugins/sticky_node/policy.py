@@ -49,7 +49,7 @@ class Reason(StrEnum):
 
 
 class Cell(Struct, frozen=True):
-    """Decision for one home state and policy. ``then``: the action after the grace period; ``None`` without a grace period."""
+    """Decision for one home state and policy. ``then``: the action after the grace period; ``None`` without one."""
 
     action: Action
     reason: Reason = Reason.NOT_HOME

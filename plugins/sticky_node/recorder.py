@@ -65,7 +65,7 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class Recorder:
-    """Writes claimed homes to the owner objects: each claim at most once, and only that of the owner's active pod."""
+    """Writes claimed homes to the owners: each claim at most once, and only that of the owner's active pod."""
 
     def __init__(self, owners: Owners, active: ActivePods, pending: PendingHomes, handle: Handle) -> None:
         self._owners = owners
@@ -161,7 +161,7 @@ class Recorder:
         return False
 
     def _decides(self, claim: Claim) -> bool:
-        """Return whether the pod is active now; if its VM was stopped, whether it was active when last checked."""
+        """Return whether the pod may make the home now; if its owner is gone or was replaced, the last result."""
         owner = self._owners.of(claim.pod)
         if not isinstance(owner, Owner) or owner.key != claim.owner.key:
             return claim.decides

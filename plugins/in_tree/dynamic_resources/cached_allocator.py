@@ -103,7 +103,7 @@ class _CachedSpec(Struct):
 
 
 class CachedAllocator:
-    """Searches devices for the claims of pods of one profile, and caches the outcomes."""
+    """Searches for devices for the claims of one profile's pods, and caches the outcomes."""
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory

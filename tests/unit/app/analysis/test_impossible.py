@@ -19,8 +19,7 @@ ZONES = [node("a", zone="z1"), node("b", zone="z2")]
 
 
 TEAM = {"team": "t"}
-_BOTH = "NodeResourcesFit and TaintToleration reject 1 node, as many or more plugins the others"
-NO_SINGLE_CHANGE = f"no single change helps: {_BOTH}"
+NO_SINGLE_CHANGE = "each node is rejected by 2 or more plugins; NodeResourcesFit and TaintToleration reject 1 node"
 
 
 def impossible(world: World, asked: Pod, *, has_remedy: bool = False) -> list[str]:
@@ -31,9 +30,9 @@ def impossible(world: World, asked: Pod, *, has_remedy: bool = False) -> list[st
     return sentences
 
 
-def min_domains(most: int, usable: int) -> str:
-    selected = f"at most {most} pods that the constraint over {ZONE} selects can be placed"
-    return f"{selected}: minDomains is 3, and the pod can use {usable}"
+def min_domains(usable: int) -> str:
+    each = "of which each takes at most 1 of the selected pods until there are more"
+    return f"{ZONE}: minDomains is 3, and the pod can use {usable} domains, {each}"
 
 
 @pytest.mark.parametrize(
@@ -49,13 +48,13 @@ def min_domains(most: int, usable: int) -> str:
         pytest.param(
             [*ZONES, *(pod(name, labels=WEB, node=name) for name in "ab")],
             pod(labels=WEB, spread=[constraint(app="web", min_domains=3)]),
-            [min_domains(2, 2)],
+            [min_domains(2)],
             id="fewer domains than minDomains",
         ),
         pytest.param(
             [*ZONES, node("c", zone="z3", taints=[TAINTED]), *(pod(name, labels=WEB, node=name) for name in "ab")],
             pod(labels=WEB, spread=[{**constraint(app="web", min_domains=3), "nodeTaintsPolicy": "Honor"}]),
-            [min_domains(2, 2)],
+            [min_domains(2)],
             id="a tainted domain does not count if taints are honoured",
         ),
         pytest.param(
@@ -76,6 +75,27 @@ def test_it_says_what_cannot_work(objects: Sequence[JsonObject], asked: JsonObje
     world = World(*objects, profile=COMPLETE)
 
     assert expected == impossible(world, world.pod(asked))
+
+
+@pytest.mark.parametrize(
+    ("objects", "asked"),
+    [
+        ([node("a", unschedulable=True, taints=[taint("node.kubernetes.io/unschedulable")])], pod()),
+        (
+            [node("a"), node("b")],
+            pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "none"}}]),
+        ),
+        (
+            [*ZONES, *(pod(name, labels=WEB, node=name) for name in "ab")],
+            pod(labels=TEAM, spread=[constraint(app="web", min_domains=3)]),
+        ),
+    ],
+    ids=["one cordon, two plugins", "one missing claim, several plugins", "a pod that its constraint does not select"],
+)
+def test_it_says_nothing_where_one_cause_is_enough(objects: Sequence[JsonObject], asked: JsonObject) -> None:
+    world = World(*objects, profile=COMPLETE)
+
+    assert [] == impossible(world, world.pod(asked))
 
 
 def test_beside_a_remedy_it_says_only_what_the_remedy_does_not_change() -> None:
