@@ -117,12 +117,28 @@ def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
     try:
         if arguments.run == "lint":
             return lint.run(arguments, Registry(_specs(), DEFAULT_WEIGHTS), version=version("homeport"))
-        return QUESTIONS[arguments.run](arguments, _ask(arguments, nearby=nearby))
+        return _answered(arguments, _ask(arguments, nearby=nearby))
     except CredentialsError as failure:
         _complain(failure)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _answered(arguments: argparse.Namespace, ask: Callable[[], service.Pages]) -> int:
+    """Run a question. Raises ``CommandError`` if the answer of a remote Homeport lacks a field or has another type."""
+    sources: list[service.Pages] = []
+
+    def remembered() -> service.Pages:
+        sources.append(ask())
+        return sources[-1]
+
+    try:
+        return QUESTIONS[arguments.run](arguments, remembered)
+    except (LookupError, TypeError, AttributeError) as failure:
+        if not sources or isinstance(sources[-1], in_process.InProcess):
+            raise
+        raise service.CommandError(service.OTHER_VERSION) from failure
 
 
 def _flush() -> None:

@@ -18,7 +18,7 @@ from weakref import finalize
 import msgspec
 from msgspec import Struct
 
-from app.commands.service import CommandError, Server
+from app.commands.service import CommandError, Server, check_status
 from app.kube.api_errors import ApiError, KubeError
 from app.kube.client import KubeClient
 from app.kube.credentials import Login
@@ -39,7 +39,6 @@ _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+)")
 _SIGNALLED: Final = 128
 """After a signal, a shell shows this number plus the number of the signal as exit code."""
 
-_STATUS: Final = "/api/v1/status"
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 
@@ -197,7 +196,7 @@ def by_service(connection: ClusterConnection, namespace: str, missed: list[str])
         for port in service.spec.ports:
             pages = ServiceProxy(connection, service, port)
             try:
-                pages.get(_STATUS, {})
+                check_status(pages)
             except CommandError as error:
                 missed.append(f"Service {service.metadata}: {error}")
             else:
@@ -265,7 +264,7 @@ def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[
     for pod in ready:
         try:
             pages = PortForward(connection.login, pod.namespace, pod.name)
-            pages.get(_STATUS, {})
+            check_status(pages)
         except CommandError as error:
             missed.append(f"pod {pod}: {error}")
         else:

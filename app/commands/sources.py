@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from app.commands.cluster_pages import ClusterConnection, by_port_forward, by_service
 from app.commands.progress import ProgressLine
 from app.commands.question_flags import SERVER
-from app.commands.service import WHERE, CommandError, PageNotServed, Pages, Server, UsageError
+from app.commands.service import WHERE, CommandError, PageNotServed, Pages, Server, UsageError, check_status
 from app.config.variables import CONFIG
 from app.kube.credential_sources import CredentialsError
 from app.kube.credentials import Login
-
-STATUS_PATH = "/api/v1/status"
 
 OfFile = Callable[[str], Pages]
 """Function that returns the pages about the saved cluster in a file."""
@@ -66,9 +64,9 @@ def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Pages, str] | None:
     for url in urls:
         server = Server(url)
         try:
-            server.get(STATUS_PATH, {})
+            check_status(server)
         except PageNotServed as cause:
-            missed.append(str(cause))
+            missed.append(str(cause) if str(cause).startswith(url) else f"{url}: {cause}")
         except CommandError:
             return server, url  # a Homeport that refuses this page can serve others
         else:

@@ -100,6 +100,11 @@ class TestService:
                 "no Service of Homeport: JSON is malformed: invalid character (byte 0)",
                 id="HTML",
             ),
+            pytest.param(
+                lambda asked: answer({}) if "/proxy" in asked.path else None,
+                "Service homeport/homeport-operator: the answer is not that of a Homeport of this version",
+                id="another server",
+            ),
         ],
     )
     def test_why_there_is_none(self, tmp_path: Path, instead: Instead, told: str) -> None:

@@ -17,7 +17,7 @@ from app.kube.credentials import Login
 from tests.apiserver import Answer, ApiServer, kubeconfig
 from tests.kubeserver import OPERATOR, KubeServer, kube_server, operator_service, pages_at, refusal
 
-PAGES = {"/api/v1/status": {"version": "1"}}
+PAGES = {"/api/v1/status": {"version": "1", "feeds": {}}}
 NOT_IN_CLUSTER = "no Service of Homeport; no ready pod of Homeport: "
 
 pytestmark = pytest.mark.usefixtures("nobodys_cluster")
@@ -103,6 +103,23 @@ def test_a_homeport_nearby_that_refuses_its_status(tmp_path: Path) -> None:
     refuses = {"/api/v1/status": refusal(403, "no")}
     with kube_server(ApiServer(), pages_at("", refuses)) as near:
         assert near.url == name(chosen(nearby=(near.url,)))
+
+
+def test_something_else_nearby_is_not_taken(tmp_path: Path) -> None:
+    other = pages_at("", {"/api/v1/status": {}})
+    with kube_server(ApiServer()) as kube, kube_server(ApiServer(), other) as near:
+        flags = ("--kubeconfig", kubeconfig(tmp_path, kube.url))
+        assert name(chosen(*flags, nearby=(near.url,))) == name(chosen(*flags))
+
+
+def test_variables_of_a_proxy_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    for variable in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+
+    with kube_server(ApiServer(), pages_at("", PAGES)) as near:
+        assert PAGES["/api/v1/status"] == Server(near.url).get("/api/v1/status", {})
 
 
 def test_the_service_in_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
