@@ -142,7 +142,12 @@ def _answered(arguments: argparse.Namespace, ask: Callable[[], service.Pages]) -
 
 
 def _flush() -> None:
-    """Flush standard output; end the process by SIGPIPE if it is a pipe without a reader."""
+    """Flush standard output; end the process by SIGPIPE if it is a pipe without a reader.
+
+    Python starts without ``sys.stdout`` if the file descriptor is closed.
+    """
+    if sys.stdout is None:
+        return
     try:
         sys.stdout.flush()
     except BrokenPipeError:
