@@ -16,6 +16,7 @@ import structlog
 
 from app.commands import completion, dump, evaluate, in_process, lint, plugins, rbac, service
 from app.commands.arguments import FLAGS, kubectl_parser, parser
+from app.commands.output import printable
 from app.commands.progress import ProgressLine
 from app.commands.question_flags import with_list
 from app.commands.questions import QUESTIONS
@@ -168,7 +169,7 @@ def _has_no_reader(pipe: int) -> bool:
 
 def _complain(error: Exception) -> None:
     for line in str(error).splitlines():
-        print(f"homeport: {line}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
+        print(f"homeport: {printable(line)}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
 
 
 def _specs() -> tuple[PluginSpec[Any], ...]:

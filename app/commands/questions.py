@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from app.commands import drain, explain, home_list, homes, pending, skew
-from app.commands.output import structured
+from app.commands.output import printable, structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
 from app.commands.targets import KINDS, TargetError, explained
@@ -32,7 +32,7 @@ def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
     explanations = [answer] if "items" not in answer else [it["explanation"] for it in answer["items"]]
     text = structured(answer, arguments.output)
     if text is None:
-        text = "\n".join(explain.lines(answer, arguments.output))
+        text = printable("\n".join(explain.lines(answer, arguments.output)))
     if text:
         print(text)  # noqa: T201  # the answer of the command
     if not explanations:
@@ -75,7 +75,7 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     if slash and not answer["items"]:
         raise CommandError(f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show")
     if slash and arguments.output == "table":
-        text = "\n".join(skew.drawn(answer))
+        text = printable("\n".join(skew.drawn(answer)))
     else:
         text = skew.listing(answer, namespace, arguments.output, headers=not arguments.no_headers)
     if text:

@@ -127,6 +127,16 @@ class TestService:
 
         assert f"the API server ({server.url}) rejects the credentials: Unauthorized" == str(raised.value)
 
+    def test_services_in_several_namespaces_are_refused(self, tmp_path: Path) -> None:
+        """One of them could be made by another user."""
+        other = operator_service()
+        other["metadata"] |= {"namespace": "a", "uid": "other"}
+        with (
+            kube_server(ApiServer(operator_service(), other)) as server,
+            pytest.raises(CommandError, match=r"^Homeport has Services in several namespaces: use .* a or homeport$"),
+        ):
+            by_service(ClusterConnection(login(tmp_path, server.url)), "", [])
+
     def test_who_is_impersonated_is_sent(self, tmp_path: Path) -> None:
         with kube_server(ApiServer(operator_service()), pages_at(OPERATOR, PAGES)) as server:
             by_service(ClusterConnection(Login(str(kubeconfig(tmp_path, server.url)), impersonated="ann")), "", [])
@@ -205,6 +215,14 @@ class TestPortForward:
             assert by_port_forward(ClusterConnection(login(tmp_path, server.url)), "", missed) is None
 
         assert ["pod homeport/web: http://127.0.0.1:1/api/v1/status: [Errno 111] Connection refused"] == missed
+
+    def test_pods_in_several_namespaces_are_refused(self, tmp_path: Path) -> None:
+        pods = homeport_pod("web", status=READY), pod_object("web", namespace="a", status=READY)
+        with (
+            kube_server(ApiServer(*pods)) as server,
+            pytest.raises(CommandError, match=r"^Homeport has pods in several namespaces: use .* a or homeport$"),
+        ):
+            by_port_forward(ClusterConnection(login(tmp_path, server.url)), "", [])
 
     def test_without_a_pod_kubectl_is_not_started(self, tmp_path: Path, nobodys_cluster: Path) -> None:
         said = fake_kubectl(nobodys_cluster, "")
