@@ -15,7 +15,7 @@ from app.commands import drain, explain, home_list, homes, pending, skew
 from app.commands.output import printable, structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
-from app.commands.targets import KINDS, TargetError, explained
+from app.commands.targets import TargetError, explained, kind_of, unknown_kind
 from app.kube.names import is_label, shown
 
 WAITS: Final = 1
@@ -70,7 +70,7 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     if arguments.workload and (not slash or not name):
         raise UsageError(f"{shown(arguments.workload)} is not a workload: use KIND/NAME, such as deploy/web")
     if slash:
-        query |= {"kind": KINDS.get(kind.lower(), kind), "name": name}
+        query |= {"kind": _kind(kind), "name": name}
     answer = skew.workloads(ask(), query)
     if slash and not answer["items"]:
         raise CommandError(f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show")
@@ -83,6 +83,14 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     else:
         print(f"homeport: no such workloads {_where(namespace)}", file=sys.stderr)  # noqa: T201  # for the person
     return 0
+
+
+def _kind(word: str) -> str:
+    """Return the kind that a word names. Raises ``UsageError`` for an unknown kind."""
+    kind = kind_of(word)
+    if kind is None:
+        raise UsageError(unknown_kind(word).replace("known are pod, ", "known are "))
+    return kind
 
 
 def run_homes_list(arguments: argparse.Namespace, ask: Ask) -> int:
@@ -154,6 +162,8 @@ def run_keep(arguments: argparse.Namespace, ask: Ask) -> int:
 
 
 def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
+    if not arguments.node:
+        raise UsageError("the name of the node is empty")
     planned = drain.plan(ask(), arguments.node, arguments.output, headers=not arguments.no_headers)
     if planned.text:
         print(planned.text)  # noqa: T201  # the answer of the command

@@ -10,6 +10,7 @@ import pytest
 from app.commands import questions
 from app.commands.arguments import kubectl_parser
 from app.commands.service import CommandError, UsageError
+from app.commands.targets import unknown_kind
 from tests.builders import JsonObject
 
 pytestmark = pytest.mark.usefixtures("nobodys_cluster")
@@ -64,7 +65,7 @@ def test_targets_of_explain(words: list[str], path: str, query: dict[str, str]) 
         (["web", "-l", "app=web"], "explain needs a POD or -l SELECTOR, and not both"),
         (["deploy/web", "--node", "n1"], "--node is for one pod"),
         (["-l", "app=web", "--node", "n1"], "--node is for one pod"),
-        (["shop/web", "-n", "other"], "'shop/web' is in another namespace than -n other"),
+        (["shop/web", "-n", "other"], f"'shop/web' is in another namespace than -n other; or {unknown_kind('shop')}"),
         (["web", "-n", "No_Label"], "'No_Label' cannot be the name of a namespace"),
     ],
 )
