@@ -96,6 +96,24 @@ def test_a_watch_prints_what_is_new_or_changed(
     assert "pod/one\npod/two\npod/three\npod/one\n" == capsys.readouterr().out
 
 
+def test_a_watch_prints_no_line_only_because_ages_or_widths_change(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(questions, "_again", lambda read: iter([read()]))
+    first, second = waiting("one"), waiting("one", "with-a-longer-name")
+    first["items"][0]["since"] = "2026-01-01T00:00:00Z"
+    second["items"][0]["since"] = "2025-01-01T00:00:00Z"
+
+    assert 0 == run(Pages(first, second), "pending", "-n", "shop", "-w")
+    assert ["NAME", "one", "with-a-longer-name"] == [it.split()[0] for it in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_a_watch_of_a_document_is_refused(output: str) -> None:
+    with pytest.raises(UsageError, match=f"does not fit -o {output}$"):
+        run(Pages(waiting()), "pending", "-A", "-w", "-o", output)
+
+
 def test_an_empty_list_is_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert [0, 0, 0] == [run(Pages(waiting()), "pending", *more) for more in (["-A"], ["-n", "x"], ["-o", "name"])]
 
