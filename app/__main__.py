@@ -16,6 +16,7 @@ import structlog
 
 from app.commands import completion, dump, evaluate, in_process, lint, plugins, rbac, service
 from app.commands.arguments import FLAGS, kubectl_parser, parser
+from app.commands.output import printable
 from app.commands.progress import ProgressLine
 from app.commands.question_flags import with_list
 from app.commands.questions import QUESTIONS
@@ -117,7 +118,7 @@ def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
     try:
         if arguments.run == "lint":
             return lint.run(arguments, Registry(_specs(), DEFAULT_WEIGHTS), version=version("homeport"))
-        return QUESTIONS[arguments.run](arguments, _ask(arguments, nearby=nearby))
+        return _answered(arguments, _ask(arguments, nearby=nearby))
     except CredentialsError as failure:
         _complain(failure)
         return FAILED
@@ -125,8 +126,29 @@ def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
         return INTERRUPTED
 
 
+def _answered(arguments: argparse.Namespace, ask: Callable[[], service.Pages]) -> int:
+    """Run a question. Raises ``CommandError`` if the answer of a remote Homeport lacks a field or has another type."""
+    sources: list[service.Pages] = []
+
+    def remembered() -> service.Pages:
+        sources.append(ask())
+        return sources[-1]
+
+    try:
+        return QUESTIONS[arguments.run](arguments, remembered)
+    except (LookupError, TypeError, AttributeError) as failure:
+        if not sources or isinstance(sources[-1], in_process.InProcess):
+            raise
+        raise service.CommandError(service.OTHER_VERSION) from failure
+
+
 def _flush() -> None:
-    """Flush standard output; end the process by SIGPIPE if it is a pipe without a reader."""
+    """Flush standard output; end the process by SIGPIPE if it is a pipe without a reader.
+
+    Python starts without ``sys.stdout`` if the file descriptor is closed.
+    """
+    if sys.stdout is None:
+        return
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -147,7 +169,7 @@ def _has_no_reader(pipe: int) -> bool:
 
 def _complain(error: Exception) -> None:
     for line in str(error).splitlines():
-        print(f"homeport: {line}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
+        print(f"homeport: {printable(line)}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
 
 
 def _specs() -> tuple[PluginSpec[Any], ...]:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from app.commands import drain, explain, home_list, pending
-from app.commands.output import structured
+from app.commands.output import printable, structured
 from app.commands.targets import TargetError, explained, namespace_of
 from app.kube.names import shown
 
@@ -100,10 +100,17 @@ def _decoded(text: str) -> Json:
 def pages_of(kubectl: Kubectl, namespace: str) -> tuple[ServicePages, str]:
     """Return the pages of the first operator Service that answers, and its name. Raises ``AskError`` if none does.
 
+    Services in several namespaces are refused, because every user who can create Services can create such a Service.
+
     ``namespace``: where to search; empty for all.
     """
     where = ("-n", namespace) if namespace else ("-A",)
     services = _decoded(kubectl.run("get", "services", *where, "-l", SERVICES, "-o", "json"))["items"]
+    namespaces = {it["metadata"]["namespace"] for it in services}
+    if len(namespaces) > 1:
+        raise AskError(
+            f"Homeport has Services in several namespaces: use --homeport-namespace {' or '.join(sorted(namespaces))}"
+        )
     missed = []
     for service in services:
         name, of = service["metadata"]["name"], service["metadata"]["namespace"]
@@ -165,7 +172,7 @@ def run_drain(arguments: argparse.Namespace, _: NamespaceOfContext, ask: Ask) ->
 
 def _text(answer: Json, arguments: argparse.Namespace, lines: Iterable[str]) -> str:
     text = structured(answer, arguments.output)
-    return "\n".join(lines) if text is None else text
+    return printable("\n".join(lines)) if text is None else text
 
 
 def _print(text: str) -> None:
@@ -176,7 +183,7 @@ def _print(text: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"homeport: {text}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
+    print(f"homeport: {printable(text)}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
 
 
 def parser(version: str) -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Thread, Timer, current_thread, main_thread
 from typing import Any, Final
@@ -18,7 +18,7 @@ from weakref import finalize
 import msgspec
 from msgspec import Struct
 
-from app.commands.service import CommandError, Server
+from app.commands.service import CommandError, Server, check_status
 from app.kube.api_errors import ApiError, KubeError
 from app.kube.client import KubeClient
 from app.kube.credentials import Login
@@ -39,7 +39,6 @@ _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+)")
 _SIGNALLED: Final = 128
 """After a signal, a shell shows this number plus the number of the signal as exit code."""
 
-_STATUS: Final = "/api/v1/status"
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 
@@ -186,18 +185,20 @@ def by_service(connection: ClusterConnection, namespace: str, missed: list[str])
     """Return the pages of the first operator Service that answers, and its name; ``None`` if there is none.
 
     ``namespace``: where to search; empty for all. The reasons for which nothing was found are added to ``missed``.
-    Raises ``CommandError`` if the API server does not answer or rejects the credentials.
+    Raises ``CommandError`` if the API server does not answer or rejects the credentials, or if several
+    namespaces have such Services.
     """
     try:
         services = _SERVICES.decode(connection.read(_collection("services", namespace), {"labelSelector": SERVICES}))
     except (ApiError, msgspec.DecodeError) as error:
         missed.append(f"no Service of Homeport: {error}{_advice(error, namespace)}")
         return None
+    _check_namespaces("Services", [it.metadata for it in services.items])
     for service in services.items:
         for port in service.spec.ports:
             pages = ServiceProxy(connection, service, port)
             try:
-                pages.get(_STATUS, {})
+                check_status(pages)
             except CommandError as error:
                 missed.append(f"Service {service.metadata}: {error}")
             else:
@@ -254,7 +255,8 @@ def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[
     """Return the pages of the first ready pod that a port-forward reaches, and its name; ``None`` if there is none.
 
     ``namespace``: where to search; empty for all. The reasons for which nothing was found are added to ``missed``.
-    Raises ``CommandError`` if the API server does not answer or rejects the credentials.
+    Raises ``CommandError`` if the API server does not answer or rejects the credentials, or if several
+    namespaces have such pods.
     """
     try:
         pods = _PODS.decode(connection.read(_collection("pods", namespace), {"labelSelector": PODS}))
@@ -262,10 +264,11 @@ def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[
         missed.append(f"no pod of Homeport: {error}{_advice(error, namespace)}")
         return None
     ready = [pod.metadata for pod in pods.items if pod.is_ready]
+    _check_namespaces("pods", ready)
     for pod in ready:
         try:
             pages = PortForward(connection.login, pod.namespace, pod.name)
-            pages.get(_STATUS, {})
+            check_status(pages)
         except CommandError as error:
             missed.append(f"pod {pod}: {error}")
         else:
@@ -273,6 +276,17 @@ def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[
     if not ready:
         missed.append("no ready pod of Homeport")
     return None
+
+
+def _check_namespaces(what: str, candidates: Iterable[_Metadata]) -> None:
+    """Raise ``CommandError`` if the candidates are in several namespaces.
+
+    Every user who can create a Service or a pod in a namespace can give it Homeport's labels.
+    """
+    namespaces = sorted({it.namespace for it in candidates})
+    if len(namespaces) > 1:
+        choices = " or ".join(namespaces)
+        raise CommandError(f"Homeport has {what} in several namespaces: use --homeport-namespace {choices}")
 
 
 def _advice(error: Exception, namespace: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from app.commands import table
 from app.commands.home_list import PATH, Json, Output, name_of, named
-from app.commands.output import structured
+from app.commands.output import printable, structured
 
 if TYPE_CHECKING:
     from app.commands.service import Pages
@@ -47,9 +47,9 @@ def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> P
 
 def _text(answer: Json, output: Output, *, headers: bool) -> str:
     if output == "name":
-        return "\n".join(dict.fromkeys(name_of(it["owner"]) for it in answer["items"]))
+        return printable("\n".join(dict.fromkeys(name_of(it["owner"]) for it in answer["items"])))
     text = structured(answer, output)
-    return "\n".join(rendered(answer, wide=output == "wide", headers=headers)) if text is None else text
+    return printable("\n".join(rendered(answer, wide=output == "wide", headers=headers))) if text is None else text
 
 
 def rendered(answer: Json, *, wide: bool, headers: bool = True) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from app.commands import table
-from app.commands.output import structured
+from app.commands.output import printable, structured
 
 if TYPE_CHECKING:
     from app.commands.service import Pages
@@ -57,7 +57,7 @@ def listing(server: Pages, selection: HomeSelection, output: Output, *, headers:
     if text is not None:
         return text
     if output == "name":
-        return "\n".join(name_of(it["owner"]) for it in items)
+        return printable("\n".join(name_of(it["owner"]) for it in items))
     return "\n".join(_rows(items, selection, wide=output == "wide", headers=headers)) if items else ""
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from app.cache.cluster import Cluster
 from app.commands.output import BAD, coloured
 from app.commands.progress import ProgressLine
-from app.commands.service import CommandError
+from app.commands.service import CommandError, UsageError
 from app.commands.sources import login_of
 from app.feeds.listing import ListingError, list_live
 from app.feeds.saved import load_saved
@@ -37,7 +37,7 @@ _YELLOW: Final = "33"
 def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> int:
     """Print the findings, and return the exit code: 0 for no findings, 1 for findings, 3 if an object cannot be read.
 
-    ``registry``: all plugins. Raises ``CommandError``, ``CredentialsError`` and ``SavedClusterError``.
+    ``registry``: all plugins. Raises ``CommandError``, ``CredentialsError``, ``SavedClusterError`` and ``UsageError``.
     """
     manifests, notes = read_paths(arguments.paths)
     namespace = _namespace(arguments)
@@ -83,7 +83,7 @@ def _namespace(arguments: argparse.Namespace) -> str:
     if namespace is None:
         namespace = "" if arguments.paths or arguments.all_namespaces else login_of(arguments).namespace()
     if namespace and not is_label(namespace):
-        raise CommandError(f"{shown(namespace)} cannot be the name of a namespace")
+        raise UsageError(f"{shown(namespace)} cannot be the name of a namespace")
     return namespace
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any, Final, TextIO
@@ -11,6 +12,24 @@ from typing import Any, Final, TextIO
 BAD: Final = "31"
 GOOD: Final = "32"
 BOLD: Final = "1"
+
+
+_COLOUR: Final = re.compile(r"(\x1b\[[0-9]+m)")
+
+
+def escaped(text: str) -> str:
+    """Return an untrusted text with escapes for the characters that a terminal could interpret."""
+    return text if text.isprintable() else "".join(it if it.isprintable() else _escape(it) for it in text)
+
+
+def printable(text: str) -> str:
+    """Return text of several lines with escapes for unprintable characters, except line ends and colours."""
+    lines = text.split("\n")
+    return "\n".join("".join(it if _COLOUR.fullmatch(it) else escaped(it) for it in _COLOUR.split(at)) for at in lines)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def structured(answer: Mapping[str, Any], output: str) -> str | None:

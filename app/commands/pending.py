@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from app.commands import table
-from app.commands.output import structured
+from app.commands.output import printable, structured
 from app.commands.paging import all_pages
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def listing(answer: dict[str, Any], namespace: str, output: str, *, headers: boo
         return text
     items = answer["items"]
     if output == "name":
-        return "\n".join(f"pod/{it['name']}" for it in items)
+        return printable("\n".join(f"pod/{it['name']}" for it in items))
     columns = [*_COLUMNS[bool(namespace) :], *(_WIDE if output == "wide" else ())]
     rows = [[cells[it] for it in columns] for cells in map(_cells, items)]
     return "\n".join(table.lines(columns, rows, headers=headers)) if items else ""

@@ -9,13 +9,13 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from app.commands import drain, explain, home_list, homes, pending, skew
-from app.commands.output import structured
+from app.commands.output import printable, structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
-from app.commands.targets import KINDS, TargetError, explained
+from app.commands.targets import TargetError, explained, kind_of, unknown_kind
 from app.kube.names import is_label, shown
 
 WAITS: Final = 1
@@ -23,6 +23,7 @@ WAITS: Final = 1
 
 _WATCH_SECONDS: Final = 2.0
 
+T = TypeVar("T")
 Ask = Callable[[], Pages]
 
 
@@ -32,7 +33,7 @@ def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
     explanations = [answer] if "items" not in answer else [it["explanation"] for it in answer["items"]]
     text = structured(answer, arguments.output)
     if text is None:
-        text = "\n".join(explain.lines(answer, arguments.output))
+        text = printable("\n".join(explain.lines(answer, arguments.output)))
     if text:
         print(text)  # noqa: T201  # the answer of the command
     if not explanations:
@@ -53,9 +54,11 @@ def run_pending(arguments: argparse.Namespace, ask: Ask) -> int:
     namespace = "" if arguments.all_namespaces else _namespace(arguments)
     server = ask()
 
-    def listed(*, headers: bool) -> tuple[str, int]:
+    def listed(*, headers: bool) -> tuple[str, int, list[str]]:
         answer = pending.pods(server, namespace)
-        return pending.listing(answer, namespace, arguments.output, headers=headers), len(answer["items"])
+        text = pending.listing(answer, namespace, arguments.output, headers=headers)
+        ageless = {**answer, "items": [{**it, "since": ""} for it in answer["items"]]}
+        return text, len(answer["items"]), _keys(pending.listing(ageless, namespace, arguments.output, headers=headers))
 
     _print_list(arguments, listed, f"no pods wait {_where(namespace)}")
     return 0
@@ -70,12 +73,12 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     if arguments.workload and (not slash or not name):
         raise UsageError(f"{shown(arguments.workload)} is not a workload: use KIND/NAME, such as deploy/web")
     if slash:
-        query |= {"kind": KINDS.get(kind.lower(), kind), "name": name}
+        query |= {"kind": _kind(kind), "name": name}
     answer = skew.workloads(ask(), query)
     if slash and not answer["items"]:
         raise CommandError(f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show")
     if slash and arguments.output == "table":
-        text = "\n".join(skew.drawn(answer))
+        text = printable("\n".join(skew.drawn(answer)))
     else:
         text = skew.listing(answer, namespace, arguments.output, headers=not arguments.no_headers)
     if text:
@@ -83,6 +86,14 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     else:
         print(f"homeport: no such workloads {_where(namespace)}", file=sys.stderr)  # noqa: T201  # for the person
     return 0
+
+
+def _kind(word: str) -> str:
+    """Return the kind that a word names. Raises ``UsageError`` for an unknown kind."""
+    kind = kind_of(word)
+    if kind is None:
+        raise UsageError(unknown_kind(word).replace("known are pod, ", "known are "))
+    return kind
 
 
 def run_homes_list(arguments: argparse.Namespace, ask: Ask) -> int:
@@ -95,9 +106,9 @@ def run_homes_list(arguments: argparse.Namespace, ask: Ask) -> int:
     )
     server = ask()
 
-    def listed(*, headers: bool) -> tuple[str, int]:
+    def listed(*, headers: bool) -> tuple[str, int, list[str]]:
         text = home_list.listing(server, selection, arguments.output, headers=headers)
-        return text, len(text)
+        return text, len(text), _keys(text)
 
     what = "no such homes" if selection.narrows else "no homes"
     _print_list(arguments, listed, f"{what} {_where(selection.namespace)}")
@@ -108,25 +119,35 @@ def _where(namespace: str) -> str:
     return f"in namespace {namespace} (-A: in all)" if namespace else "anywhere"
 
 
-def _print_list(arguments: argparse.Namespace, listed: Callable[..., tuple[str, int]], none: str) -> None:
-    """Print a list. With ``--watch``, then print new and changed lines until the user ends the command."""
-    text, number = listed(headers=not arguments.no_headers)
+def _keys(text: str) -> list[str]:
+    """Return the lines without the widths of the columns, which depend on all lines."""
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def _print_list(arguments: argparse.Namespace, listed: Callable[..., tuple[str, int, list[str]]], none: str) -> None:
+    """Print a list. With ``--watch``, then print new and changed lines until the user ends the command.
+
+    ``listed``: returns the text, the number of items, and a key for each line, which differs if the line changed.
+    """
+    if arguments.watch and arguments.output in ("json", "yaml"):
+        raise UsageError(f"--watch prints lines, so it does not fit -o {arguments.output}")
+    text, number, keys = listed(headers=not arguments.no_headers)
     if text:
         print(text, flush=True)  # noqa: T201  # the answer of the command
     if not number and arguments.output != "name":
         print(f"homeport: {none}", file=sys.stderr)  # noqa: T201  # for the person at the terminal
     if not arguments.watch:
         return
-    known = set(text.splitlines())
-    for again in _again(lambda: listed(headers=False)[0]):
-        lines = again.splitlines()
-        for line in lines:
-            if line not in known:
+    known = set(keys)
+    for again in _again(lambda: listed(headers=False)):
+        text, _, keys = again
+        for line, key in zip(text.splitlines(), keys, strict=True):
+            if key not in known:
                 print(line, flush=True)  # noqa: T201  # the answer of the command
-        known = set(lines)
+        known = set(keys)
 
 
-def _again(read: Callable[[], str]) -> Iterator[str]:
+def _again(read: Callable[[], T]) -> Iterator[T]:
     while True:
         time.sleep(_WATCH_SECONDS)
         yield read()
@@ -154,6 +175,8 @@ def run_keep(arguments: argparse.Namespace, ask: Ask) -> int:
 
 
 def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
+    if not arguments.node:
+        raise UsageError("the name of the node is empty")
     planned = drain.plan(ask(), arguments.node, arguments.output, headers=not arguments.no_headers)
     if planned.text:
         print(planned.text)  # noqa: T201  # the answer of the command

@@ -19,6 +19,8 @@ SERVERS: Final = ("http://127.0.0.1:8888", "http://127.0.0.1:8889")
 
 
 _PREFIX: Final = "homeport: "
+STATUS_PATH: Final = "/api/v1/status"
+OTHER_VERSION: Final = "the answer is not that of a Homeport of this version"
 WHERE: Final = "use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
 """Advice for a user if no Homeport answers the question."""
 
@@ -47,6 +49,12 @@ class Pages(Protocol):
         ...
 
 
+def check_status(pages: Pages) -> None:
+    """Raise ``CommandError`` if the pages are not those of a Homeport, which describes its feeds in its status."""
+    if not isinstance(pages.get(STATUS_PATH, {}).get("feeds"), dict):
+        raise PageNotServed(OTHER_VERSION)
+
+
 class Server(Struct, frozen=True):
     """Implementation of ``Pages`` with a running Homeport at a URL. Raises ``PageNotServed`` if that lacks a page.
 
@@ -69,7 +77,7 @@ class Server(Struct, frozen=True):
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
         url = f"{self.url.rstrip('/')}{path}"
         try:
-            answer = httpx.request(method, url, **content, timeout=_SECONDS, verify=_tls(self))
+            answer = httpx.request(method, url, **content, timeout=_SECONDS, verify=_tls(self), trust_env=False)
         except httpx.HTTPError as error:
             raise PageNotServed(f"{url}: {error}") from None
         except (httpx.InvalidURL, OSError) as error:

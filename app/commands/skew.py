@@ -54,9 +54,17 @@ def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _heading(item: Mapping[str, Any]) -> str:
-    name = f"{item['kind'].lower()}/{item['name']} in {item['namespace']}, {item['pods']} pods"
+    name = f"{item['kind'].lower()}/{item['name']} in {item['namespace']}, {_counts(item)}"
     constraint = f"{item['whenUnsatisfiable']} over {item['topologyKey']}"
     return f"{name}, {constraint}: skew {item['skew']}, allowed {item['maxSkew']}"
+
+
+def _counts(item: Mapping[str, Any]) -> str:
+    """Return the number of pods; if some are in no domain, those that the bars show and those that they do not show."""
+    placed, pods = sum(it["pods"] for it in item["domains"]), item["pods"]
+    if item["domainCount"] > len(item["domains"]) or placed >= pods:
+        return f"{pods} pods"
+    return f"{pods} pods: {placed} in domains, {pods - placed} in none"
 
 
 def _bars(item: Mapping[str, Any]) -> Iterator[str]:

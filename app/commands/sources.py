@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from app.commands.cluster_pages import ClusterConnection, by_port_forward, by_service
 from app.commands.progress import ProgressLine
 from app.commands.question_flags import SERVER
-from app.commands.service import WHERE, CommandError, PageNotServed, Pages, Server, UsageError
+from app.commands.service import WHERE, CommandError, PageNotServed, Pages, Server, UsageError, check_status
 from app.config.variables import CONFIG
 from app.kube.credential_sources import CredentialsError
 from app.kube.credentials import Login
-
-STATUS_PATH = "/api/v1/status"
 
 OfFile = Callable[[str], Pages]
 """Function that returns the pages about the saved cluster in a file."""
@@ -34,12 +32,15 @@ def source_of(
     """Choose who answers the command, and name this source on standard error.
 
     The order is: ``--server``, ``--saved``, a Homeport at one of the URLs ``nearby``, the operator Service through the
-    API server, a port-forward to a pod, this process. With ``--config``, no running Homeport is asked, because it has
-    its own configuration.
+    API server, a port-forward to a pod, this process. With ``--config``, no running Homeport is asked, because each has
+    its own configuration. With ``--kubeconfig``, ``--context`` or ``--as``, ``HOMEPORT_SERVER`` and ``nearby`` are
+    skipped, because a Homeport there can belong to another cluster.
     Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
     """
+    _check_not_empty(arguments)
     judges_here = bool(arguments.saved or arguments.local or arguments.config)
-    server = arguments.server or (None if judges_here else os.environ.get(SERVER))
+    names_cluster = bool(arguments.kubeconfig or arguments.context or arguments.impersonated)
+    server = arguments.server or (None if judges_here or names_cluster else os.environ.get(SERVER))
     if arguments.config and server:
         raise UsageError("--config is for --saved and --local: a running Homeport has its own configuration")
     if judges_here and getattr(arguments, "watch", False):
@@ -51,7 +52,7 @@ def source_of(
         _say(arguments, f"the answer comes from {arguments.saved}, judged here by {_profiles(arguments)}")
         return of_file(arguments.saved)
     missed: list[str] = []
-    if not judges_here and (pages := _nearby(nearby, missed)) is not None:
+    if not judges_here and not names_cluster and (pages := _nearby(nearby, missed)) is not None:
         _say(arguments, f"the answer comes from {pages[1]}")
         return pages[0]
     try:
@@ -62,13 +63,20 @@ def source_of(
         raise CommandError("\n".join((*missed, str(error), WHERE))) from error
 
 
+def _check_not_empty(arguments: argparse.Namespace) -> None:
+    """Raise ``UsageError`` for a flag without a value, as from an unset variable: the live cluster would answer."""
+    for flag in ("server", "saved", "config"):
+        if getattr(arguments, flag) == "":
+            raise UsageError(f"--{flag} is empty")
+
+
 def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Pages, str] | None:
     for url in urls:
         server = Server(url)
         try:
-            server.get(STATUS_PATH, {})
+            check_status(server)
         except PageNotServed as cause:
-            missed.append(str(cause))
+            missed.append(str(cause) if str(cause).startswith(url) else f"{url}: {cause}")
         except CommandError:
             return server, url  # a Homeport that refuses this page can serve others
         else:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from app.commands.output import escaped
+
 
 def lines(columns: Sequence[str], rows: Iterable[Sequence[object]], *, headers: bool = True) -> list[str]:
     """Return the lines of a table: the column names in upper case, then the rows. Booleans become yes and no.
+    Unprintable characters are escaped.
 
     Without ``headers``, the column names are left out.
     """
@@ -19,4 +22,4 @@ def lines(columns: Sequence[str], rows: Iterable[Sequence[object]], *, headers: 
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value)
+    return escaped(str(value))

@@ -39,8 +39,32 @@ KINDS: Final = {
 """Kinds of workloads by the names that kubectl accepts."""
 
 
+_GROUPS: Final = {
+    "Deployment": "apps",
+    "StatefulSet": "apps",
+    "ReplicaSet": "apps",
+    "DaemonSet": "apps",
+    "Job": "batch",
+    "ReplicationController": "",
+    "VirtualMachine": "kubevirt.io",
+}
+"""API groups of the kinds."""
+
+
 class TargetError(Exception):
     """Raised if the arguments of ``explain`` do not fit together. The message is printed for the user."""
+
+
+def kind_of(word: str) -> str | None:
+    """Return the kind that a word names, such as ``deploy`` or ``deployment.apps``; ``None`` for other words."""
+    name, dot, group = word.lower().partition(".")
+    kind = KINDS.get(name)
+    return kind if kind is None or not dot or group == _GROUPS[kind] else None
+
+
+def unknown_kind(word: str) -> str:
+    """Return the message for a word that names no kind."""
+    return f"unknown kind {shown(word)}: known are pod, {', '.join(map(str.lower, _GROUPS))}"
 
 
 def explained(
@@ -54,11 +78,13 @@ def explained(
     if bool(target) == bool(selector):
         raise TargetError("explain needs a POD or -l SELECTOR, and not both")
     first, slash, name = target.rpartition("/")
-    kind = KINDS.get(first.lower())
+    kind = kind_of(first)
     if slash and kind is None and first.lower() not in _PODS:
         if namespace not in (None, first):
-            raise TargetError(f"{shown(target)} is in another namespace than -n {namespace}")
+            raise TargetError(f"{shown(target)} is in another namespace than -n {namespace}; or {unknown_kind(first)}")
         namespace = first
+    if not name and not selector:
+        raise TargetError(f"{shown(target)} has no name")
     path = f"/api/v1/explain/{namespace_of(namespace, default)}"
     if kind is None and not selector:
         return f"{path}/{quote(name, safe='')}", {"node": node} if node else {}

@@ -34,8 +34,17 @@ A minute is short enough, because the kubelet replaces a token when a fifth of i
 
 _NO_FILE: Final = "there is no such file"
 
-_LIBRARY_ERRORS: Final = (ConfigException, yaml.YAMLError, OSError, LookupError, TypeError, ValueError, AttributeError)
-"""Exceptions that the library raises for files that are missing, unreadable or malformed."""
+_LIBRARY_ERRORS: Final = (
+    ConfigException,
+    yaml.YAMLError,
+    OSError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RecursionError,
+)
+"""Exceptions that the library raises for files that are missing, unreadable, malformed or too deeply nested."""
 
 
 class CredentialsError(Exception):

@@ -14,8 +14,11 @@ from app.analysis.bound import STAYS
 from app.commands import service
 from app.config.settings import Settings
 from tests.api.service import SAMPLE
+from tests.apiserver import ApiServer
 from tests.builders import ZONE, JsonObject, node_object, pod_object
 from tests.controlplane.processes import free_port
+from tests.kubeserver import answer as found
+from tests.kubeserver import kube_server
 from tests.served import served
 
 HINT: Final = "homeport: use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
@@ -292,3 +295,19 @@ class TestDefaultServers:
     def test_they_are_the_ports_that_are_listened_on_by_default_and_in_the_chart(self) -> None:
         assert ("http://127.0.0.1:8888", "http://127.0.0.1:8889") == service.SERVERS
         assert f"http://127.0.0.1:{Settings(cluster=str(SAMPLE)).port}" == service.SERVERS[0]
+
+
+@pytest.mark.parametrize("answer", [{}, {"items": None, "next": None}, {"items": [{}], "next": None}], ids=str)
+@pytest.mark.parametrize("command", [["explain", "-l", "app=web"], ["pending"], ["skew"], ["homes"]], ids=" ".join)
+def test_an_answer_of_another_shape(capsys: pytest.CaptureFixture[str], command: list[str], answer: JsonObject) -> None:
+    with kube_server(ApiServer(), lambda _: found(answer)) as server:
+        code = homeport([*command, "-n", "shop", "--server", server.url, "-q"])
+
+    assert (3, "") == (code, capsys.readouterr().out)
+
+
+def test_an_answer_of_another_shape_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with kube_server(ApiServer(), lambda _: found({})) as server:
+        homeport(["pending", "-A", "--server", server.url, "-q"])
+
+    assert "homeport: the answer is not that of a Homeport of this version\n" == capsys.readouterr().err

@@ -304,6 +304,15 @@ def test_a_homeport_of_another_version(plugin: Installed) -> None:
     assert run.stderr.startswith("homeport: the answer has no field 'next': the Homeport there is another version than")
 
 
+def test_services_in_several_namespaces(plugin: Installed) -> None:
+    services = [{"metadata": {"name": "a", "namespace": it}, "spec": {"ports": [{"port": 1}]}} for it in ("b", "a")]
+    executable(plugin.path / "kubectl", f"#!/bin/sh\necho '{json.dumps({'items': services})}'\n")
+    run = plugin.run("pending", "-A", "-q")
+
+    said = "homeport: Homeport has Services in several namespaces: use --homeport-namespace a or b\n"
+    assert (3, said) == (run.returncode, run.stderr)
+
+
 def test_a_pipe_without_a_reader_ends_it_in_silence(plugin: Installed) -> None:
     reader, writer = os.pipe()
     os.close(reader)

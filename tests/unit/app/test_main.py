@@ -53,6 +53,14 @@ def test_a_command_ends_quietly_by_sigpipe_if_its_output_is_a_closed_pipe(comman
     assert (-signal.SIGPIPE, b"") == (ended.returncode, ended.stderr)
 
 
+def test_a_closed_standard_output_gives_no_traceback() -> None:
+    """As ``homeport version >&-``."""
+    command = ["sh", "-c", f"exec {sys.executable} -m homeport version >&-"]
+    ended = subprocess.run(command, stderr=PIPE, check=False)
+
+    assert (0, b"") == (ended.returncode, ended.stderr)
+
+
 def test_a_list_ends_quietly_by_sigpipe_if_its_reader_has_gone(tmp_path: Path) -> None:
     """As ``homeport homes -A | head -1``, where the rest is longer than a pipe holds."""
     home = {"namespace": "default", "annotations": {"homeport.dev/home": "n1"}}

@@ -100,6 +100,11 @@ class TestService:
                 "no Service of Homeport: JSON is malformed: invalid character (byte 0)",
                 id="HTML",
             ),
+            pytest.param(
+                lambda asked: answer({}) if "/proxy" in asked.path else None,
+                "Service homeport/homeport-operator: the answer is not that of a Homeport of this version",
+                id="another server",
+            ),
         ],
     )
     def test_why_there_is_none(self, tmp_path: Path, instead: Instead, told: str) -> None:
@@ -121,6 +126,16 @@ class TestService:
             by_service(ClusterConnection(login(tmp_path, server.url)), "", [])
 
         assert f"the API server ({server.url}) rejects the credentials: Unauthorized" == str(raised.value)
+
+    def test_services_in_several_namespaces_are_refused(self, tmp_path: Path) -> None:
+        """One of them could be made by another user."""
+        other = operator_service()
+        other["metadata"] |= {"namespace": "a", "uid": "other"}
+        with (
+            kube_server(ApiServer(operator_service(), other)) as server,
+            pytest.raises(CommandError, match=r"^Homeport has Services in several namespaces: use .* a or homeport$"),
+        ):
+            by_service(ClusterConnection(login(tmp_path, server.url)), "", [])
 
     def test_who_is_impersonated_is_sent(self, tmp_path: Path) -> None:
         with kube_server(ApiServer(operator_service()), pages_at(OPERATOR, PAGES)) as server:
@@ -200,6 +215,14 @@ class TestPortForward:
             assert by_port_forward(ClusterConnection(login(tmp_path, server.url)), "", missed) is None
 
         assert ["pod homeport/web: http://127.0.0.1:1/api/v1/status: [Errno 111] Connection refused"] == missed
+
+    def test_pods_in_several_namespaces_are_refused(self, tmp_path: Path) -> None:
+        pods = homeport_pod("web", status=READY), pod_object("web", namespace="a", status=READY)
+        with (
+            kube_server(ApiServer(*pods)) as server,
+            pytest.raises(CommandError, match=r"^Homeport has pods in several namespaces: use .* a or homeport$"),
+        ):
+            by_port_forward(ClusterConnection(login(tmp_path, server.url)), "", [])
 
     def test_without_a_pod_kubectl_is_not_started(self, tmp_path: Path, nobodys_cluster: Path) -> None:
         said = fake_kubectl(nobodys_cluster, "")

@@ -8,7 +8,7 @@ import json
 import pytest
 import yaml
 
-from app.commands.output import BAD, coloured, structured
+from app.commands.output import BAD, coloured, printable, structured
 
 ANSWER = {"name": "wäb", "items": [{"node": "n1"}, {"node": None}], "more": 0}
 
@@ -51,3 +51,7 @@ def test_unless_its_user_wants_none(monkeypatch: pytest.MonkeyPatch, variable: s
 
 def test_a_pipe_has_none() -> None:
     assert "no" == coloured("no", BAD, io.StringIO())
+
+
+def test_only_line_ends_and_colours_stay_as_they_are() -> None:
+    assert "\x1b[31mä\x1b[0m\n\\x1b[2J\\t\\ud800" == printable("\x1b[31mä\x1b[0m\n\x1b[2J\t\ud800")

@@ -10,6 +10,7 @@ import pytest
 from app.commands import questions
 from app.commands.arguments import kubectl_parser
 from app.commands.service import CommandError, UsageError
+from app.commands.targets import unknown_kind
 from tests.builders import JsonObject
 
 pytestmark = pytest.mark.usefixtures("nobodys_cluster")
@@ -64,7 +65,7 @@ def test_targets_of_explain(words: list[str], path: str, query: dict[str, str]) 
         (["web", "-l", "app=web"], "explain needs a POD or -l SELECTOR, and not both"),
         (["deploy/web", "--node", "n1"], "--node is for one pod"),
         (["-l", "app=web", "--node", "n1"], "--node is for one pod"),
-        (["shop/web", "-n", "other"], "'shop/web' is in another namespace than -n other"),
+        (["shop/web", "-n", "other"], f"'shop/web' is in another namespace than -n other; or {unknown_kind('shop')}"),
         (["web", "-n", "No_Label"], "'No_Label' cannot be the name of a namespace"),
     ],
 )
@@ -93,6 +94,24 @@ def test_a_watch_prints_what_is_new_or_changed(
 
     assert 0 == run(pages, "pending", "-n", "shop", "-o", "name", "-w")
     assert "pod/one\npod/two\npod/three\npod/one\n" == capsys.readouterr().out
+
+
+def test_a_watch_prints_no_line_only_because_ages_or_widths_change(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(questions, "_again", lambda read: iter([read()]))
+    first, second = waiting("one"), waiting("one", "with-a-longer-name")
+    first["items"][0]["since"] = "2026-01-01T00:00:00Z"
+    second["items"][0]["since"] = "2025-01-01T00:00:00Z"
+
+    assert 0 == run(Pages(first, second), "pending", "-n", "shop", "-w")
+    assert ["NAME", "one", "with-a-longer-name"] == [it.split()[0] for it in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_a_watch_of_a_document_is_refused(output: str) -> None:
+    with pytest.raises(UsageError, match=f"does not fit -o {output}$"):
+        run(Pages(waiting()), "pending", "-A", "-w", "-o", output)
 
 
 def test_an_empty_list_is_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

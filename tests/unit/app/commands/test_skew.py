@@ -9,6 +9,7 @@ import pytest
 
 from app.__main__ import kubectl
 from app.commands.skew import drawn, listing
+from app.commands.targets import unknown_kind
 from tests.api.service import SAMPLE
 from tests.builders import ZONE, JsonObject
 
@@ -53,6 +54,12 @@ def test_a_row_for_each_constraint() -> None:
     assert answer == json.loads(listing(answer, "", "json", headers=True))
 
 
+def test_pods_in_no_domain_are_counted_apart() -> None:
+    heading = next(drawn({"items": [skewed(4, 2, pods=7)]}))
+
+    assert heading.startswith("deployment/web in shop, 7 pods: 6 in domains, 1 in none, DoNotSchedule")
+
+
 def test_bars_of_one_workload_and_what_comes_next() -> None:
     answer = {"items": [skewed(2, 1, 0, domainCount=5), skewed(100, 50, removedFirst="")]}
 
@@ -83,6 +90,13 @@ def test_bars_of_one_workload_and_what_comes_next() -> None:
             3,
             "homeport: no spread constraint of sts/none in namespace shop (-A: in all) has a skew to show\n",
         ),
+        (
+            ("skew", "cm/web", "-n", "shop"),
+            2,
+            f"homeport: {unknown_kind('cm').replace('pod, ', '')}\n",
+        ),
+        (("drain", ""), 2, "homeport: the name of the node is empty\n"),
+        (("lint", "-n", "x y"), 2, "homeport: 'x y' cannot be the name of a namespace\n"),
         (("skew", "-n", "empty"), 0, "homeport: no such workloads in namespace empty (-A: in all)\n"),
     ],
 )

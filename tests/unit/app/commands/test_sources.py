@@ -17,7 +17,7 @@ from app.kube.credentials import Login
 from tests.apiserver import Answer, ApiServer, kubeconfig
 from tests.kubeserver import OPERATOR, KubeServer, kube_server, operator_service, pages_at, refusal
 
-PAGES = {"/api/v1/status": {"version": "1"}}
+PAGES = {"/api/v1/status": {"version": "1", "feeds": {}}}
 NOT_IN_CLUSTER = "no Service of Homeport; no ready pod of Homeport: "
 
 pytestmark = pytest.mark.usefixtures("nobodys_cluster")
@@ -88,12 +88,14 @@ def test_a_saved_cluster(capsys: pytest.CaptureFixture[str], flags: list[str], t
     assert told == said(capsys)
 
 
-def test_a_homeport_nearby_before_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_homeport_nearby_before_the_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first URL has no Homeport; the cluster would have one."""
     api = ApiServer(operator_service())
     with kube_server(api, pages_at(OPERATOR, PAGES)) as kube, kube_server(ApiServer(), pages_at("", PAGES)) as near:
-        flags = ("--kubeconfig", kubeconfig(tmp_path, kube.url))
-        assert near.url == name(chosen(*flags, nearby=("http://127.0.0.1:1", near.url)))
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, kube.url)))
+        assert near.url == name(chosen(nearby=("http://127.0.0.1:1", near.url)))
 
     assert (f"the answer comes from {near.url}", []) == (said(capsys), kube.asked)
 
@@ -103,6 +105,43 @@ def test_a_homeport_nearby_that_refuses_its_status(tmp_path: Path) -> None:
     refuses = {"/api/v1/status": refusal(403, "no")}
     with kube_server(ApiServer(), pages_at("", refuses)) as near:
         assert near.url == name(chosen(nearby=(near.url,)))
+
+
+def test_something_else_nearby_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = pages_at("", {"/api/v1/status": {}})
+    with kube_server(ApiServer()) as kube, kube_server(ApiServer(), other) as near:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, kube.url)))
+        assert name(chosen(nearby=(near.url,))) == name(chosen())
+
+
+@pytest.mark.parametrize("more", [(), ("--context", "here"), ("--as", "ann")], ids=" ".join)
+def test_a_cluster_that_is_named_comes_before_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """A Homeport at another address can belong to another cluster."""
+    with kube_server(ApiServer()) as kube, kube_server(ApiServer(), pages_at("", PAGES)) as near:
+        config = str(kubeconfig(tmp_path, kube.url))
+        monkeypatch.setenv("HOMEPORT_SERVER", near.url)
+        if more:
+            monkeypatch.setenv("KUBECONFIG", config)
+
+        assert "Named" == type(chosen(*(more or ("--kubeconfig", config)), nearby=(near.url,))).__name__
+
+
+@pytest.mark.parametrize("flag", ["--server", "--saved", "--config"])
+def test_a_flag_without_a_value_is_refused(flag: str) -> None:
+    with pytest.raises(UsageError, match=f"^{flag} is empty$"):
+        chosen(flag, "")
+
+
+def test_variables_of_a_proxy_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    for variable in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+
+    with kube_server(ApiServer(), pages_at("", PAGES)) as near:
+        assert PAGES["/api/v1/status"] == Server(near.url).get("/api/v1/status", {})
 
 
 def test_the_service_in_the_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.commands.targets import TargetError, explained, namespace_of
+from app.commands.targets import TargetError, explained, namespace_of, unknown_kind
 
 Query = dict[str, str]
 
@@ -33,6 +33,8 @@ def test_a_pod(target: str, namespace: str | None, path: str) -> None:
 @pytest.mark.parametrize(
     ("target", "selector", "query"),
     [
+        ("deployment.apps/web", "", {"kind": "Deployment", "name": "web"}),
+        ("virtualmachine.kubevirt.io/db01", "", {"kind": "VirtualMachine", "name": "db01"}),
         ("deploy/web", "", {"kind": "Deployment", "name": "web"}),
         ("STS/db", "", {"kind": "StatefulSet", "name": "db"}),
         ("vm/db01", "", {"kind": "VirtualMachine", "name": "db01"}),
@@ -50,7 +52,9 @@ def test_pods_of_a_workload_or_with_labels(target: str, selector: str, query: Qu
     [
         ("", "", None, "explain needs a POD or -l SELECTOR, and not both"),
         ("web-1", "app=web", None, "explain needs a POD or -l SELECTOR, and not both"),
-        ("shop/web-1", "", "other", "'shop/web-1' is in another namespace than -n other"),
+        ("shop/web-1", "", "other", f"'shop/web-1' is in another namespace than -n other; or {unknown_kind('shop')}"),
+        ("pod/", "", None, "'pod/' has no name"),
+        ("deploy/", "", None, "'deploy/' has no name"),
         ("web-1", "", "Not A Name", "'Not A Name' cannot be the name of a namespace"),
         ("a/b/c", "", None, "'a/b' cannot be the name of a namespace"),
         ("/web-1", "", None, "'' cannot be the name of a namespace"),

@@ -396,6 +396,7 @@ def written(folder: Path, text: str | Callable[[Json], object]) -> str:
             "/config, context here, user me: cluster it has no valid server URL",
             id="a server with an invalid port",
         ),
+        pytest.param("[" * 3000, "/config: maximum recursion depth exceeded", id="nested too deeply"),
     ],
 )
 def test_mistakes_that_show_at_once(text: str | Callable[[Json], object], expected: str, tmp_path: Path) -> None:
