@@ -12,6 +12,7 @@ import pytest
 from app.__main__ import main as homeport
 from app.analysis.bound import STAYS
 from app.commands import service
+from app.commands.targets import unknown_kind
 from app.config.settings import Settings
 from tests.api.service import SAMPLE
 from tests.apiserver import ApiServer
@@ -207,7 +208,7 @@ def test_names_of_pods(http: httpx.Client, capsys: pytest.CaptureFixture[str], a
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["shop/web", "-n", "other"], "'shop/web' is in another namespace than -n other"),
+        (["shop/web", "-n", "other"], f"'shop/web' is in another namespace than -n other; or {unknown_kind('shop')}"),
         (["a/b/web"], "'a/b' cannot be the name of a namespace"),
         (["/web"], "'' cannot be the name of a namespace"),
     ],

@@ -163,7 +163,7 @@ def test_missing_permissions(capsys: pytest.CaptureFixture[str], tmp_path: Path,
     [
         (["--saved", "/nowhere"], 2, "homeport: /nowhere: cannot be read: "),
         (["/nowhere.yaml"], 3, "homeport: /nowhere.yaml: cannot be read: "),
-        (["-n", "a b", "x"], 3, "homeport: 'a b' cannot be the name of a namespace\n"),
+        (["-n", "a b", "x"], 2, "homeport: 'a b' cannot be the name of a namespace\n"),
         (["--kubeconfig", "/nowhere"], 3, "homeport: "),
     ],
 )
