@@ -71,6 +71,8 @@ _FAULTS: Final = f'homeport_plugin_faults_total{{{A}, plugin="Quiet", extension_
 _TURNED: Final = f'homeport_listener_rejections_total{{{A}, listener="verbs", cause="handshake"}}'
 _UNSERVED: Final = f'homeport_unserved_requests_total{{{A}, verb="filter", scheduler_name="other"}}'
 _HOMES: Final = f'homeport_homes{{{A}, profile="*", state="%s"}}'
+_SKEWED: Final = {"exported_namespace": "shop", "workload": "Deployment/web", "topology_key": "zone"}
+_SKEW: Final = f"homeport_workload_skew{{{A}, {_matchers(_SKEWED)}}}"
 _WAITS: Final = f'homeport_homes_longest_wait_seconds{{{A}, profile="*"}}'
 _AGE: Final = f'homeport_feed_age_seconds{{{A}, kind="v1 Pod"}}'
 _LEFT: Final = f'homeport_feed_unreadable_objects{{{A}, kind="v1 Node"}}'
@@ -342,6 +344,8 @@ STORIES: Final = (
     Story("HomeportHomeNodeGone", "it came back", {_HOMES % "node_gone": "2x30 0x60"}, 70),
     Story("HomeportHomesAway", "for hours", {_HOMES % "elsewhere": "1x400"}, 370, [NAMESPACE]),
     Story("HomeportHomesAway", "they are at home", {_HOMES % "elsewhere": "0x400", _HOMES % "at_home": "9x400"}, 370),
+    Story("HomeportWorkloadSkewed", "for 20 minutes", {_SKEW: "3x30"}, 20, [_SKEWED]),
+    Story("HomeportWorkloadSkewed", "mended meanwhile", {_SKEW: "3x10 _x30"}, 20),
     Story("HomeportHomesUnrecorded", "for 40 minutes", {_HOMES % "unrecorded": "1x60"}, 40, [NAMESPACE]),
     Story("HomeportHomesUnrecorded", "written meanwhile", {_HOMES % "unrecorded": "1x10 0x60"}, 40),
     Story("HomeportFeedTooOld", "nothing heard", {_AGE: "0+60x30"}, 10, [{**POD, "kind": "v1 Pod"}]),
