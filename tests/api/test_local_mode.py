@@ -133,7 +133,7 @@ def test_a_port_forward_ends_with_its_command(tmp_path: Path, nobodys_cluster: P
     """As ``kubectl homeport homes | head -1`` ends, or ``timeout 9 kubectl homeport homes -w``."""
     owner = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "namespace": "default", "slot": ""}
     homes = [{"owner": {**owner, "name": f"vm-{number:05}"}} for number in range(9000)]
-    pages = {"/api/v1/status": {}, "/api/v1/homes": {"items": homes, "continue": ""}}
+    pages = {"/api/v1/status": {"feeds": {}}, "/api/v1/homes": {"items": homes, "continue": ""}}
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     cluster = ApiServer(pod_object("homeport", namespace="homeport", status=ready))
     said = nobodys_cluster / "pid"
