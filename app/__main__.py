@@ -74,7 +74,7 @@ def kubectl(argv: Sequence[str] | None = None) -> int:
 
 def kubectl_complete(argv: Sequence[str] | None = None) -> int:
     """Print completions of ``kubectl homeport``, one a line, and a directive for kubectl's shell scripts."""
-    print("\n".join(completion.completions(list(sys.argv[1:] if argv is None else argv))))  # noqa: T201
+    print("\n".join(completion.completions(list(sys.argv[1:] if argv is None else argv))))  # noqa: T201  # for kubectl
     return 0
 
 

@@ -23,7 +23,8 @@ from app.analysis.workloads import workload_of
 from app.framework.explanation import DomainLimit
 from app.framework.handle import Clock
 from app.framework.node_info import Candidates
-from app.kube.core_v1 import Pod, TopologySpreadConstraint
+from app.kube.core_v1 import HONOR, Pod, TopologySpreadConstraint
+from app.kube.node_affinity import ANY_NODE
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.read_only import read_only
@@ -216,25 +217,26 @@ class Skews:
     ) -> Iterator[None]:
         """Add the workloads whose skew can be larger than ``maxSkew``, at most ``MOST_CANDIDATES``.
 
-        The estimate counts all domains of the cluster, but the plugin counts only domains that the pod can use. So the
-        estimate is never smaller than the skew.
+        The estimate counts all nodes. If the plugin can leave out nodes, a domain can have fewer pods for the plugin.
+        The minimum is then taken as 0, so that the estimate is never smaller than the skew.
         """
         domain_of: dict[str, dict[str, str]] = {}
         sizes: dict[str, int] = {}
         for key in keys:
-            labels = workloads[key][-1].labels
-            for constraint in key[3]:
-                topology_key = constraint.topology_key
-                if topology_key not in domain_of:
-                    if len(domain_of) == _MOST_KEYS:
-                        domain_of.clear()
-                    domain_of[topology_key] = self._domains(topology_key)
-                    sizes[topology_key] = len(set(domain_of[topology_key].values()))
+            pod, constraints = workloads[key][-1], key[3]
+            if len(domain_of) + len(constraints) > _MOST_KEYS:
+                domain_of.clear()
+            for constraint in constraints:
+                if constraint.topology_key not in domain_of:
+                    domain_of[constraint.topology_key] = domains = self._domains(constraint.topology_key)
+                    sizes[constraint.topology_key] = len(set(domains.values()))
                     yield
-                counts = pods.by_domain(key[0], constraint, labels, domain_of[topology_key])
-                fewest = min(counts.values(), default=0) if len(counts) >= sizes[topology_key] else 0
-                if sizes[topology_key] < (constraint.min_domains or 1):
-                    fewest = 0
+            lacks_keys = any(len(domain_of[it.topology_key]) < len(self._cluster.nodes) for it in constraints)
+            for constraint in constraints:
+                counts = pods.by_domain(key[0], constraint, pod.labels, domain_of[constraint.topology_key])
+                is_zero = lacks_keys or _can_leave_out_nodes(pod, constraint)
+                is_zero = is_zero or len(counts) < sizes[constraint.topology_key]
+                fewest = 0 if is_zero else min(counts.values(), default=0)
                 if max(counts.values(), default=0) - fewest > constraint.max_skew:
                     candidates.append(key)
                     break
@@ -263,6 +265,13 @@ class Skews:
 
     def _limits(self, framework: Framework, pod: Pod) -> Sequence[DomainLimit]:
         return framework.explain_with(SPREAD, pod, Candidates.of(self._cluster.nodes)).limits
+
+
+def _can_leave_out_nodes(pod: Pod, constraint: TopologySpreadConstraint) -> bool:
+    """Return true if the counted nodes depend on the pod, or the minimum depends on the number of domains."""
+    return (
+        pod.spec.affinity is not ANY_NODE or constraint.node_taints_policy == HONOR or (constraint.min_domains or 1) > 1
+    )
 
 
 def _matches(values: Sequence[str], wanted: Sequence[str]) -> bool:

@@ -41,11 +41,11 @@ def _known(parser: argparse.ArgumentParser, before: str, last: str) -> Iterable[
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """Return the parsers of the subcommands, by name."""
-    for action in parser._actions:  # noqa: SLF001
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+    for action in parser._actions:  # noqa: SLF001  # see _known
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  # see _known
             return dict(action.choices)
     return {}
 
 
 def _flags(parser: argparse.ArgumentParser) -> Iterable[str]:
-    return [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001
+    return [flag for action in parser._actions for flag in action.option_strings]  # noqa: SLF001  # see _known

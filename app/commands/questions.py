@@ -156,7 +156,8 @@ def _again(read: Callable[[], T]) -> Iterator[T]:
 def run_move(arguments: argparse.Namespace, ask: Ask) -> int:
     server = ask()
     owner = homes.owner_of(server, _namespace(arguments), arguments.owner)
-    print(homes.move(server, login_of(arguments), owner, arguments.node, force=arguments.force))  # noqa: T201
+    answer = homes.move(server, login_of(arguments), owner, arguments.node, force=arguments.force)
+    print(answer)  # noqa: T201  # the answer of the command
     return 0
 
 

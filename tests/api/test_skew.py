@@ -17,7 +17,7 @@ from app.config.settings import Settings
 from app.kube.core_v1 import Pod
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import Api, serving
-from tests.builders import ZONE, JsonObject, constraint, controller, node_object, pod_object
+from tests.builders import ZONE, JsonObject, constraint, controller, node_object, pod_object, taint
 from tests.harness import World
 
 HASH: Final = "abc12"
@@ -133,6 +133,21 @@ async def test_the_estimate_misses_no_workload_above_its_max_skew(
         above = await listed(api, "?above=true")
 
     assert expected == {it["name"] for it in every if it["above"]} == {it["name"] for it in above}
+
+
+async def test_the_estimate_misses_no_skew_of_the_nodes_that_count(tmp_path: Path) -> None:
+    """The tainted node does not count, so its zone has no pods for the constraint."""
+    nodes = [
+        node_object("t", zone="z0", taints=[taint("gpu")]),
+        *(node_object(f"n{it}", zone=f"z{it}") for it in (0, 1)),
+    ]
+    pods = [web(number, "t" if number < 2 else "n1") for number in range(4)]
+    for pod in pods:
+        pod["spec"]["topologySpreadConstraints"] = [constraint(app="web", taints_policy="Honor")]
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *pods]}))
+    async with serving(Settings(cluster=str(path)), SHIPPED, DEFAULT_WEIGHTS) as api:
+        assert [2] == [it["skew"] for it in await listed(api, "?above=true")]
 
 
 async def test_the_metric_has_the_workloads_above_their_max_skew(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
