@@ -50,7 +50,7 @@ def snapshot(settings: Settings, resolved: Sequence[ResolvedProfile]) -> Cluster
 
 def _explained(settings: Settings, resolved: Iterable[ResolvedProfile]) -> list[ResolvedProfile]:
     """Return the profiles with all filters that explain judges."""
-    return [it.with_default_filters() if settings.explains_all else it for it in resolved]
+    return [it.with_defaults() if settings.explains_all else it for it in resolved]
 
 
 def saved_feed(
@@ -104,7 +104,7 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledF
 def _uses_of_explain(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Iterator[Use]:
     """Yield what plugins read that explain alone runs."""
     for profile in resolved if settings.explains_all else ():
-        yield from (use for use in profile.with_default_filters().uses() if use.plugin in profile.lacking)
+        yield from (use for use in profile.with_defaults().uses() if use.plugin in profile.lacking)
 
 
 def explain_snapshot(
@@ -132,6 +132,7 @@ def explain_snapshot(
         own_feed,
         own_frameworks,
         described,
+        resolved={it.scheduler_name: it for it in merged},
         explained_by=frameworks,
         deciding=cluster,
         deciding_feed=feed,

@@ -50,7 +50,7 @@ class ExplainedProfile(Struct, frozen=True):
     @classmethod
     def of(cls, profile: ResolvedProfile, *, complete: bool) -> ExplainedProfile:
         """Describe a profile. ``complete``: true if explain also judges filters that the profile does not run."""
-        merged = profile.with_default_filters()
+        merged = profile.with_defaults()
         ours = {ref.name for point in DECIDING for ref in profile.at(point)}
         at_bind = {ref.name for point in DECIDING for ref in profile.added_at_bind(point)}
         every = dict.fromkeys(ref.name for point in DECIDING for ref in merged.at(point))
@@ -78,7 +78,7 @@ def _judge(name: str, ours: set[str], at_bind: set[str]) -> Judge:
 class ExplainSnapshot:
     """Snapshot of explain, with a framework for each profile, by the profile's name.
 
-    ``frameworks``: run all filters that explain judges. Their plugins cannot write. ``explained_by``: frameworks of the
+    ``resolved``: the profiles with all plugins that explain runs. ``frameworks``: run all filters that explain judges. Their plugins cannot write. ``explained_by``: frameworks of the
     decisions; their plugins' explanations rest on what only these remember, for example failed writes.
     ``deciding``: snapshot of the decisions. ``max_age``: seconds without contact to a kind after which its plugins are
     not judged. A ``cluster`` other than ``deciding`` is filled by ``feed``, which is started and stopped here.
@@ -91,6 +91,7 @@ class ExplainSnapshot:
         frameworks: Mapping[str, Framework],
         profiles: Mapping[str, ExplainedProfile],
         *,
+        resolved: Mapping[str, ResolvedProfile],
         explained_by: Mapping[str, Framework],
         deciding: Cluster,
         deciding_feed: Feed,
@@ -98,6 +99,7 @@ class ExplainSnapshot:
     ) -> None:
         self.cluster = cluster
         self.frameworks = frameworks
+        self.resolved = resolved
         self.explained_by = explained_by
         self._feed = feed
         self._profiles = profiles

@@ -79,7 +79,7 @@ class Case:
 class TestFilters:
     def test_a_delegated_profile_gets_the_other_default_filters(self) -> None:
         (profile,) = resolved(Profile())
-        merged = profile.with_default_filters()
+        merged = profile.with_defaults()
 
         names = [ref.name for ref in merged.at("filter")]
         missing = [it for it in kube_scheduler_defaults("1.36") if it in profile.lacking]
@@ -91,11 +91,11 @@ class TestFilters:
     def test_those_of_its_release(self) -> None:
         (profile,) = resolved(Profile(release="1.35"))
 
-        assert "NodeDeclaredFeatures" not in profile.with_default_filters().specs
+        assert "NodeDeclaredFeatures" not in profile.with_defaults().specs
 
     def test_a_complete_profile_gets_none(self) -> None:
         (profile,) = resolved(Profile(preset="complete"))
-        merged = profile.with_default_filters()
+        merged = profile.with_defaults()
 
         assert [profile.at(it) for it in ("preFilter", "filter")] == [merged.at(it) for it in ("preFilter", "filter")]
         assert not ExplainedProfile.of(profile, complete=True).adds_filters
@@ -107,7 +107,7 @@ class TestFilters:
             "pluginConfig": [{"name": "NodeResourcesFit", "args": {"ignoredResources": ["example.com/x"]}}],
         }
         (profile,) = resolved(Profile.model_validate(document))
-        merged = profile.with_default_filters()
+        merged = profile.with_defaults()
 
         assert "NodeResourcesFit" in {ref.name for ref in merged.at("filter")}
         assert profile.args["NodeResourcesFit"] is merged.args["NodeResourcesFit"]
