@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
@@ -107,6 +107,8 @@ from app.verbs.outcome import VERBS, Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
+from app.whatif.pages import what_if_router
+from app.whatif.running import what_ifs
 from app.writes.activator import ApiActivator
 from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
@@ -151,7 +153,8 @@ class _Elected(Struct, frozen=True):
 class HomeportService:
     """All parts of the service.
 
-    ``load`` fills the snapshot if ``settings.cluster`` is set; ``None`` reads the file of that name. The constructor
+    ``load`` fills the snapshot if ``settings.cluster`` is set; ``None`` reads the file of that name. With ``progress``,
+    what-ifs run in this process and call it with texts; else they run in child processes. The constructor
     raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
 
     _listeners: Sequence[Listener] = ()
@@ -164,6 +167,7 @@ class HomeportService:
         *,
         version: str,
         load: Loader | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self._settings = settings
         self._version = version
@@ -214,7 +218,7 @@ class HomeportService:
             lambda body: requested_hosts(body, self._cluster.nodes),
             of_verb={verb: self._time_limit(verb) for verb in VERBS},
         )
-        self._pages = PageQueues()
+        self._pages, self._what_if = PageQueues(), what_ifs(self._explain, progress)
 
         self._recount = RecountController(
             self._cluster, self._frameworks.values(), self._feed.complete, self._recounted
@@ -583,6 +587,7 @@ class HomeportService:
             ),
             pending_router(PendingPods(self.verb_context, self._explain)),
             skew_router(self._skews),
+            what_if_router(self._what_if, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),
             draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),

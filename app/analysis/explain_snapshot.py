@@ -78,10 +78,11 @@ def _judge(name: str, ours: set[str], at_bind: set[str]) -> Judge:
 class ExplainSnapshot:
     """Snapshot of explain, with a framework for each profile, by the profile's name.
 
-    ``resolved``: the profiles with all plugins that explain runs. ``frameworks``: run all filters that explain judges. Their plugins cannot write. ``explained_by``: frameworks of the
-    decisions; their plugins' explanations rest on what only these remember, for example failed writes.
-    ``deciding``: snapshot of the decisions. ``max_age``: seconds without contact to a kind after which its plugins are
-    not judged. A ``cluster`` other than ``deciding`` is filled by ``feed``, which is started and stopped here.
+    ``resolved``: the profiles with all plugins that explain runs. ``frameworks``: run all filters that explain judges.
+    Their plugins cannot write. ``explained_by``: frameworks of the decisions; their plugins' explanations rest on what
+    only these remember, for example failed writes. ``deciding``: snapshot of the decisions. ``max_age``: seconds
+    without contact to a kind after which its plugins are not judged. A ``cluster`` other than ``deciding`` is filled by
+    ``feed``, which is started and stopped here.
     """
 
     def __init__(
@@ -174,6 +175,11 @@ class ExplainSnapshot:
             if state.age > self._max_age:
                 return f"the snapshot of explain is too old: {guessed_plural(kind)}: no contact for {state.age:.0f} s"
         return ""
+
+    def is_listed(self) -> bool:
+        """Return True if all pods and nodes were listed, even if long ago."""
+        states = self._feed.states()
+        return all(states[repr(kind)].synced for kind in (PODS, NODES))
 
     def age(self) -> float:
         """Return the seconds since the last contact to pods or to nodes, whichever is longer ago."""

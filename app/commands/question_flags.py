@@ -57,6 +57,7 @@ def add_questions(commands: Any, prog: str) -> None:
     _add_skew(commands)
     _add_homes(commands, prog)
     _add_drain(commands.add_parser("drain", **_DRAIN))
+    _add_simulate(commands, prog)
     _add_lint(commands, prog)
 
 
@@ -170,6 +171,37 @@ def _add_drain(parser: argparse.ArgumentParser) -> None:
     _add_output(parser, LIST_FORMATS)
     _add_source(parser)
     parser.set_defaults(run="drain")
+
+
+_SIMULATE_EPILOG: Final = """\
+examples:
+  {prog} simulate web.yaml                        where the pods of a manifest would go
+  helm template chart | {prog} simulate -         a rendered chart
+  {prog} simulate scale deploy/web=12 -n shop     a workload with 12 replicas
+  {prog} simulate big.yaml --preempt              also evict pods of lower priority
+
+exit code: 0 if all pods would be placed, 1 if one would wait, 2 for wrong usage or manifests, 3 if there is no answer
+"""
+
+
+def _add_simulate(commands: Any, prog: str) -> None:
+    parser = commands.add_parser(
+        "simulate",
+        help="show where the pods of manifests, or of a scaled workload, would go",
+        description="Place the pods one after the other by whole scheduling cycles on a copy of the cluster, and print "
+        "the nodes, the pods that would wait, and the spread before and after. Nothing is written to the cluster.",
+        epilog=_SIMULATE_EPILOG.format(prog=prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "given", nargs="*", metavar="FILE", help="manifest, folder, - for standard input, or scale KIND/NAME=REPLICAS"
+    )
+    parser.add_argument("-f", "--filename", dest="files", action="append", default=[], help="like FILE")
+    parser.add_argument("--preempt", action="store_true", help="evict the victims of preemption in the simulation")
+    _add_namespace(parser, "namespace of objects without one, and of the workload")
+    _add_output(parser, TEXT_FORMATS)
+    _add_source(parser)
+    parser.set_defaults(run="simulate")
 
 
 _LINT_EPILOG: Final = """\

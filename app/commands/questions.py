@@ -1,6 +1,6 @@
 """Commands that ask about a cluster. Each prints the answer and returns the exit code.
 
-The exit code of ``explain`` and ``drain`` is 1 if a pod waits or would wait, else 0. That of lists is 0.
+The exit code of ``explain``, ``drain`` and ``simulate`` is 1 if a pod waits or would wait, else 0. That of lists is 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from app.commands import drain, explain, home_list, homes, pending, skew
+from app.commands import drain, explain, home_list, homes, pending, simulate, skew
 from app.commands.output import printable, structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
@@ -186,6 +186,16 @@ def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
     return WAITS if planned.waits else 0
 
 
+def run_simulate(arguments: argparse.Namespace, ask: Ask) -> int:
+    namespace = _namespace(arguments)
+    given = [*arguments.files, *arguments.given]
+    if not given:
+        raise UsageError("nothing to simulate: give a file, a folder, - for input, or scale KIND/NAME=REPLICAS")
+    answer = simulate.answered(ask(), given, namespace, preempts=arguments.preempt)
+    print(printable(simulate.rendered(answer, arguments.output)))  # noqa: T201  # the answer of the command
+    return WAITS if simulate.waits(answer) else 0
+
+
 def _namespace(arguments: argparse.Namespace) -> str:
     """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``UsageError`` if invalid."""
     namespace: str | None = arguments.namespace
@@ -205,5 +215,6 @@ QUESTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Ask], int]]] = {
     "homes release": run_release,
     "homes keep": run_keep,
     "drain": run_drain,
+    "simulate": run_simulate,
 }
 """Function of each command, by the name that the parser stores as ``run``."""

@@ -115,9 +115,7 @@ class ResolvedProfile(Struct, frozen=True):
         for point in CHOOSING:
             runs = {ref.name for ref in self.at(point)}
             names = [it for it in dict.fromkeys((*self.lacking, *self.bind_recheck)) if it not in runs]
-            added = tuple(
-                PluginRef(name=it, weight=weights.get(it, 0)) for it in names if has_point(specs[it], point)
-            )
+            added = tuple(PluginRef(name=it, weight=weights.get(it, 0)) for it in names if has_point(specs[it], point))
             points[point] = PluginSet(enabled=(*points[point].enabled, *added), disabled=points[point].disabled)
         args = {name: spec.args() for name, (spec, _) in self.lacking.items()} | dict(self.args)
         lost = tuple(it for it in self.not_judged if it not in self.lacking)

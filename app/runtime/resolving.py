@@ -14,7 +14,15 @@ from msgspec.structs import replace
 from app.config.mistakes import Mistake, Place, checked, meant, misread, written
 from app.config.profile import POINTS, PluginRef, PluginSet, Profile
 from app.framework.spec import PluginArgs, PluginSpec
-from app.runtime.profiles import CHOOSING, DECIDING, EVERY_PLUGIN, ProfileErrors, ResolvedProfile, describe_exception, has_point
+from app.runtime.profiles import (
+    CHOOSING,
+    DECIDING,
+    EVERY_PLUGIN,
+    ProfileErrors,
+    ResolvedProfile,
+    describe_exception,
+    has_point,
+)
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, STAY_IN_SCHEDULER, Registry, kube_scheduler_defaults
 from app.runtime.slots import flaws, has_unknown_inputs
 

@@ -11,18 +11,16 @@ SECONDS: Final = 8.0
 
 
 class Budget:
-    """Processor time that is left. ``seconds``: maximum; ``None``: no limit. The time begins with the first step."""
+    """Processor time that is left. ``seconds``: maximum; ``None``: no limit. It counts from the creation."""
 
     def __init__(self, seconds: float | None, clock: Callable[[], float] = process_time) -> None:
         self._seconds = seconds
         self._clock = clock
         self._began = clock()
-
-    def start(self) -> None:
-        """Begin to count."""
-        self._began = self._clock()
+        self.was_over = False
 
     @property
     def is_over(self) -> bool:
-        """True if no processor time is left."""
-        return self._seconds is not None and self._clock() - self._began > self._seconds
+        """True if no processor time is left. A computation that reads this leaves out its further parts."""
+        self.was_over |= self._seconds is not None and self._clock() - self._began > self._seconds
+        return self.was_over

@@ -7,13 +7,14 @@ random; here the first by name is chosen, and the number of others is counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cmp_to_key, partial
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.analysis.pending import Inputs, inputs_of
 from app.cache.counters import run_prepared
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
@@ -69,9 +70,11 @@ class Placer:
         return [pod for _, pod in sorted(enumerate(pods), key=cmp_to_key(compare))]
 
     def placing(self, pods: Sequence[Pod], placements: list[Placement]) -> Iterator[None]:
-        """Place pods in the order of the queue, one in a step. Append the results. Raises ``PluginError``.
+        """Place pods in the order of the queue, one in a step, and append the results. Raises ``PluginError``.
 
-        Victims that are evicted and have a controller come back as new pods at the end of the queue.
+        Victims that are evicted and have a controller come back as new pods at the end of the queue. Then the pods that
+        wait are tried again, until a pass places none of them: another pod can be what a pod needs near it. The result
+        of a pod that is placed later replaces the earlier one, at the end of the list.
         """
         queue = self.queued(pods)
         for pod in queue:
@@ -80,6 +83,30 @@ class Placer:
             if placement.victims and placement.node:
                 queue += [recreated(victim) for victim in placement.victims if victim.owner is not None]
             yield
+        placed = True
+        while placed:
+            placed = yield from self._again(placements)
+
+    def _again(self, placements: list[Placement]) -> Generator[None, None, bool]:
+        """Try all waiting pods again, of equal ones only one if that fails. Return True if a pod was placed."""
+        failed: set[Inputs] = set()
+        waiting = [it for it in placements if it.waits and it.gate.is_success]
+        if len(waiting) == len(placements):
+            return False
+        placed = False
+        for earlier in waiting:
+            inputs = inputs_of(earlier.pod)
+            if inputs in failed:
+                continue
+            placement = self.place(earlier.pod)
+            if placement.node:
+                placements.remove(earlier)
+                placements.append(placement)
+                placed = True
+            else:
+                failed.add(inputs)
+            yield
+        return placed
 
     def place(self, pod: Pod) -> Placement:
         """Run one cycle for a pod without a node, and put the pod on the chosen node. Raises ``PluginError``."""

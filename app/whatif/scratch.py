@@ -6,7 +6,7 @@ what-if can place pods one after the other, remove nodes and delete pods as if t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from app.analysis.evaluate import framework_in_memory
 from app.analysis.explain_snapshot import ExplainSnapshot
@@ -50,6 +50,11 @@ class ScratchCluster:
             yield
         for pod in in_flight:
             self.cluster.upsert_pod(pod)
+
+    @property
+    def used(self) -> Collection[str]:
+        """Scheduler names of the profiles that placed a pod."""
+        return self._frameworks.keys()
 
     def framework_for(self, pod: Pod) -> Framework:
         """Return the plugins of the pod's profile. A pod that no profile serves gets the profile ``any_name``.

@@ -1,0 +1,145 @@
+"""Simulation: places the pods of manifests, or of a scaled workload, one after the other on a scratch cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.analysis.workloads import workload_of
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import Pod
+from app.kube.extras import NotDecoded
+from app.whatif.budget import Budget
+from app.whatif.mistakes import RequestMistake
+from app.whatif.placing import Placement, Placer
+from app.whatif.reasons import waiting_groups
+from app.whatif.scratch import ScratchCluster
+from app.whatif.spread import changes, spread_of
+from app.whatif.templates import SimulatedPod, TemplateError, pods_of, scaled
+
+MOST_PODS: Final = 5000
+"""Maximum number of pods of one simulation."""
+
+FULL: Final = 0.9
+"""A node is listed as full if the pods on it request at least this part of a resource."""
+
+_STEP: Final = 50
+
+
+class Scale(Struct, frozen=True):
+    """Workload to scale to a number of replicas."""
+
+    namespace: str
+    kind: str
+    name: str
+    replicas: int
+
+
+class SimulationRequest(Struct, frozen=True):
+    """``objects``: Kubernetes objects as in manifests. ``namespace``: for objects without one.
+
+    ``preempts``: evict the victims of preemption too.
+    """
+
+    objects: Sequence[Mapping[str, Any]]
+    scale: Sequence[Scale]
+    namespace: str
+    preempts: bool
+
+
+def simulated(
+    scratch: ScratchCluster, request: SimulationRequest, budget: Budget
+) -> Generator[str | None, None, Mapping[str, Any]]:
+    """Simulate a request. The steps return the fields of a ``Simulation``. Raises ``RequestMistake``, ``PluginError``.
+
+    If the budget ends, the pods that are left are not judged.
+    """
+    added, removed = _changes_of(scratch, request)
+    one_of_each = _one_of_each(added, removed)
+    before = spread_of(scratch, one_of_each)
+    for pod in removed:
+        scratch.cluster.delete_pod(pod.key, pod.uid)
+    yield None
+    placer = Placer(scratch, preempts=request.preempts)
+    placements: list[Placement] = []
+    for _ in placer.placing([it.pod for it in added], placements):
+        yield f"placing pods: {len(placements)} of {len(added)}" if len(placements) % _STEP == 0 else None
+        if budget.is_over:
+            break
+    by_uid = {it.pod.uid: it for it in added}
+    waiting = yield from waiting_groups(scratch, placements, budget)
+    placed = [it for it in placements if it.node]
+    return {
+        "placed": len(placed),
+        "waiting": len(placements) - len(placed),
+        "notReached": max(0, len(added) - len(placements)),
+        "pods": [_pod(it, by_uid.get(it.pod.uid)) for it in placements],
+        "removed": [{"namespace": it.namespace, "pod": it.name, "nodeName": it.node_name} for it in removed],
+        "waitingGroups": waiting,
+        "spread": [*changes(before, spread_of(scratch, one_of_each))],
+        "fullNodes": [*_full_nodes(scratch, {it.node for it in placed})],
+    }
+
+
+def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> tuple[list[SimulatedPod], list[Pod]]:
+    """Return the pods that are added and removed. Raises ``RequestMistake``."""
+    try:
+        added = pods_of(request.objects, scratch.cluster, request.namespace, MOST_PODS)
+    except TemplateError as mistake:
+        raise RequestMistake(f"objects[{mistake.index}].{mistake.field}", mistake.message) from None
+    removed: list[Pod] = []
+    for number, it in enumerate(request.scale):
+        try:
+            change = scaled(scratch.cluster, it.namespace, it.kind, it.name, it.replicas, MOST_PODS - len(added))
+        except TemplateError as mistake:
+            raise RequestMistake(f"scale[{number}].{mistake.field}", mistake.message) from None
+        added += change.added
+        removed += change.removed
+    return added, removed
+
+
+def _one_of_each(added: Iterable[SimulatedPod], removed: Iterable[Pod]) -> dict[str, Pod]:
+    """Return one pod with constraints of each workload."""
+    pods: dict[str, Pod] = {}
+    for it in added:
+        pods.setdefault(it.workload or f"Pod/{it.pod}", it.pod)
+    for pod in removed:
+        pods.setdefault(f"{workload_of(pod)[0]}/{pod.namespace}/{workload_of(pod)[1]}", pod)
+    return {workload: pod for workload, pod in pods.items() if pod.spec.spread}
+
+
+def _pod(placement: Placement, simulated_pod: SimulatedPod | None) -> Mapping[str, Any]:
+    """Return a ``SimulatedPlacement``. A pod that is not of the request comes back after preemption."""
+    return {
+        "namespace": placement.pod.namespace,
+        "pod": placement.pod.name,
+        "workload": simulated_pod.workload if simulated_pod is not None else "",
+        "approximate": simulated_pod.approximate if simulated_pod is not None else "evicted before, created again",
+        "nodeName": placement.node,
+        "ties": placement.ties,
+        "nominatedNodeName": placement.nominated,
+        "victims": [str(it) for it in placement.victims],
+    }
+
+
+def _full_nodes(scratch: ScratchCluster, names: Iterable[str]) -> Iterable[Mapping[str, Any]]:
+    """Yield the nodes with new pods on which a resource is nearly used up, by name."""
+    for name in sorted(names):
+        info = scratch.cluster.nodes.get(name)
+        if info is None:
+            continue
+        full = {resource: round(part, 3) for resource, part in _used(info).items() if part >= FULL}
+        if full:
+            yield {"name": name, "requested": full}
+
+
+def _used(info: NodeInfo) -> Mapping[str, float]:
+    """Return the requested part of each resource of a node; empty if the profile does not read resources."""
+    try:
+        allocatable = info.node.allocatable
+        free = info.free(allocatable)
+    except NotDecoded:
+        return {}
+    return {name: (amount - free[name]) / amount for name, amount in allocatable.items() if amount > 0}
