@@ -89,7 +89,7 @@ class TestFilters:
         assert {"NodeUnschedulable", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures"} <= {*missing}
         assert [it.weight for it in merged.at("score") if it.name == "TaintToleration"] == [3]
         assert {"ImageLocality", "NodeResourcesBalancedAllocation"} <= {it.name for it in merged.at("score")}
-        assert ["DefaultPreemption"] == [it.name for it in merged.at("postFilter")]
+        assert ["DynamicResources", "DefaultPreemption"] == [it.name for it in merged.at("postFilter")]
         assert ((), {}) == (merged.not_judged, dict(merged.lacking))
 
     def test_those_of_its_release(self) -> None:
