@@ -74,7 +74,7 @@ def mapping_at(document: Mapping[str, Any], place: Place) -> dict[str, Any]:
         value = value_at(document, place[:depth])
         if value in (NOTHING, None):
             return {}
-        if not isinstance(value, dict):
+        if not isinstance(value, list if depth < len(place) and isinstance(place[depth], int) else dict):
             raise BadField(place[:depth], _MAPPING)
     return dict(value_at(document, place))
 
