@@ -23,7 +23,19 @@ from app.whatif.scaling import Rescaling, WorkloadPods
 from app.whatif.simulated import ManifestPods, ScaledWorkload, SimulatedPod, TemplateError, generated_name, printable
 from app.whatif.workloads import TEMPLATES, WorkloadBuilder, WorkloadManifest, replicas_of
 
-__all__ = ["ManifestPods", "ScaledWorkload", "SimulatedPod", "TemplateError", "manifest_steps", "pods_of", "scaled"]
+__all__ = [
+    "ManifestPods",
+    "ScaledWorkload",
+    "SimulatedPod",
+    "TemplateError",
+    "manifest_steps",
+    "pods_of",
+    "scale_steps",
+    "scaled",
+]
+
+MOST_PODS: Final = 5_000
+"""Maximum number of pods that a request adds."""
 
 MOST_OBJECTS: Final = 10_000
 """Maximum number of objects of a request, those in Lists included."""
@@ -32,8 +44,9 @@ _MOST_LISTS: Final = 3
 """Maximum number of Lists within each other."""
 
 _MOST_DEPTH: Final = 64
-_PODS_PER_STEP: Final = 256
+_PODS_PER_STEP: Final = 32
 _DAEMON_SET: Final = "DaemonSet"
+_NOT_SCALED: Final = (_DAEMON_SET, "Pod", "CronJob")
 _NO_POD: Final = "from the manifest, because the workload has no pod"
 _WITHOUT_PODS: Final = "makes pods that cannot be simulated"
 _VERSIONS: Final = {kind: version for version, kind in TEMPLATES}
@@ -52,10 +65,10 @@ def pods_of(
     first pod; by default the present. If a workload of the manifest has pods in the cluster, only the difference to its
     replicas is added or removed.
     """
-    found = ManifestPods([], [], [])
-    for _ in manifest_steps(objects, cluster, namespace, most, found, now):
+    changes = ManifestPods([], [], [])
+    for _ in manifest_steps(objects, cluster, namespace, most, changes, now):
         pass
-    return found
+    return changes
 
 
 def manifest_steps(
@@ -63,35 +76,35 @@ def manifest_steps(
     cluster: Cluster,
     namespace: str,
     most: int,
-    found: ManifestPods,
+    changes: ManifestPods,
     now: datetime | None = None,
 ) -> Iterator[None]:
-    """Add to ``found`` what ``pods_of`` returns, in short steps. Raises ``TemplateError``."""
+    """Add to ``changes`` what ``pods_of`` returns, in short steps. Raises ``TemplateError``."""
     moment = now or datetime.now(UTC)
     every = list(_flattened(objects))
     yield
     priorities = PriorityClasses(_priority_classes(every, cluster))
     existing = WorkloadPods(cluster)
-    manifests = list(_manifests(every, namespace, found))
+    manifests = list(_manifests(every, namespace, changes))
     pending: list[tuple[WorkloadManifest, Rescaling | None]] = []
     total = 0
     for manifest in manifests:
         yield from existing.steps(manifest.namespace)
-        pending.append((manifest, _rescaling(manifest, existing, cluster, moment, found)))
+        pending.append((manifest, _rescaling(manifest, existing, cluster, moment, changes)))
         total += manifest.replicas if pending[-1][1] is None else pending[-1][1].added
         if total > most:
             place = TEMPLATES[manifest.api_version, manifest.kind]
             raise _error(manifest, place[:1], f"the request has more than {most:,} pods")
     names: set[tuple[str, str]] = set()
     for manifest, rescaling in pending:
-        before = len(found.added)
+        before = len(changes.added)
         created = moment + timedelta(seconds=before)
         try:
             builder = WorkloadBuilder(manifest, cluster, priorities, created)
-            yield from rescaling.steps(found) if rescaling else _built(builder, found)
+            yield from rescaling.steps(changes) if rescaling else _built(builder, changes)
         except BadField as error:
             raise _error(manifest, error.place, str(error)) from None
-        for pod in found.added[before:]:
+        for pod in changes.added[before:]:
             if pod.pod.key in names:
                 raise _error(manifest, ("metadata", "name"), f"another object makes a pod {pod.pod.name} too")
             names.add(pod.pod.key)
@@ -105,40 +118,68 @@ def scaled(
     replicas: int,
     templates: Sequence[Mapping[str, Any]] = (),
     now: datetime | None = None,
+    most: int = MOST_PODS,
 ) -> ScaledWorkload:
     """Return the pods that a new number of replicas adds and removes. Raises ``TemplateError``.
 
-    ``templates``: objects of the request; one of them is used if the workload has no pods. The caller limits
-    ``replicas``. ``now``: like that of ``pods_of``.
+    ``templates``: objects of the request; one of them is used if the workload has no pods. ``now`` and ``most``: like
+    those of ``pods_of``.
     """
+    changes = ScaledWorkload([], [], [])
+    for _ in scale_steps(cluster, namespace, kind, name, replicas, changes, templates, now, most):
+        pass
+    return changes
+
+
+def scale_steps(
+    cluster: Cluster,
+    namespace: str,
+    kind: str,
+    name: str,
+    replicas: int,
+    changes: ScaledWorkload,
+    templates: Sequence[Mapping[str, Any]] = (),
+    now: datetime | None = None,
+    most: int = MOST_PODS,
+) -> Iterator[None]:
+    """Add to ``changes`` what ``scaled`` returns, in short steps. Raises ``TemplateError``."""
     moment = now or datetime.now(UTC)
-    if kind in (_DAEMON_SET, "Pod") or kind.startswith("VirtualMachine"):
+    if kind in _NOT_SCALED or kind.startswith("VirtualMachine"):
         raise TemplateError(-1, "", f"the number of pods of a {kind} cannot be changed")
     if replicas < 0:
         raise TemplateError(-1, "", "the number of replicas must be 0 or more")
-    result = ScaledWorkload([], [], [])
     existing = WorkloadPods(cluster)
-    for _ in existing.steps(namespace):
-        pass
-    if pods := existing.of(namespace, kind, name):
-        for _ in Rescaling(cluster, pods, kind, name, replicas, moment).steps(result):
-            pass
-        return result
+    yield from existing.steps(namespace)
+    pods = existing.of(namespace, kind, name)
+    rescaling = Rescaling(cluster, pods, kind, name, replicas, moment) if pods else None
+    if (rescaling.added if rescaling else replicas) > most:
+        raise TemplateError(-1, "", f"the request has more than {most:,} pods")
+    if rescaling:
+        yield from rescaling.steps(changes)
+        return
     every = list(_flattened(templates))
-    priorities = PriorityClasses(_priority_classes(every, cluster))
     for manifest in _manifests(every, namespace, ManifestPods([], [], [])):
         if (manifest.namespace, manifest.kind, manifest.name) == (namespace, kind, name):
-            try:
-                builder = WorkloadBuilder(replace(manifest, replicas=replicas), cluster, priorities, moment)
-                for _ in _built(builder, result):
-                    pass
-            except BadField as error:
-                raise _error(manifest, error.place, str(error)) from None
-            result.added = [
-                replace(it, approximate="; ".join(filter(None, (_NO_POD, it.approximate)))) for it in result.added
-            ]
-            return result
+            priorities = PriorityClasses(_priority_classes(every, cluster))
+            yield from _first_pods(replace(manifest, replicas=replicas), cluster, priorities, moment, changes)
+            return
     raise TemplateError(-1, "", f"{kind} {namespace}/{name} has no pod that could be copied: give the manifest")
+
+
+def _first_pods(
+    manifest: WorkloadManifest,
+    cluster: Cluster,
+    priorities: PriorityClasses,
+    created: datetime,
+    changes: ScaledWorkload,
+) -> Iterator[None]:
+    """Add the pods of a workload that has none in the cluster. Raises ``TemplateError``."""
+    try:
+        yield from _built(WorkloadBuilder(manifest, cluster, priorities, created), changes)
+    except BadField as error:
+        raise _error(manifest, error.place, str(error)) from None
+    doubts = ("; ".join(filter(None, (_NO_POD, it.approximate))) for it in changes.added)
+    changes.added[:] = [replace(it, approximate=doubt) for it, doubt in zip(changes.added, doubts, strict=True)]
 
 
 def _flattened(objects: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Place, Mapping[str, Any]]]:
@@ -182,15 +223,15 @@ def _is_deep(obj: Any) -> bool:
 
 
 def _manifests(
-    every: Sequence[tuple[int, Place, Mapping[str, Any]]], namespace: str, found: ManifestPods
+    every: Sequence[tuple[int, Place, Mapping[str, Any]]], namespace: str, changes: ManifestPods
 ) -> Iterator[WorkloadManifest]:
-    """Yield the objects that make pods, and add the others to ``found.ignored``. Raises ``TemplateError``."""
+    """Yield the objects that make pods, and add the others to ``changes.ignored``. Raises ``TemplateError``."""
     names: set[str] = set()
     for index, place, obj in every:
         try:
             manifest = _manifest(index, place, obj, namespace)
             if manifest is None:
-                found.ignored.append(printable("/".join(filter(None, (str(obj["kind"]), *_key(obj, ""))))))
+                changes.ignored.append(printable("/".join(filter(None, (str(obj["kind"]), *_key(obj, ""))))))
                 continue
         except BadField as error:
             raise TemplateError(index, written((*place, *error.place)), str(error)) from None
@@ -198,7 +239,7 @@ def _manifests(
             raise _error(manifest, ("metadata", "name"), f"{manifest.title} is in the request twice")
         names.add(manifest.title)
         if manifest.idle:
-            found.notes.append(f"{manifest.title} {manifest.idle}, so it has no pods")
+            changes.notes.append(f"{manifest.title} {manifest.idle}, so it has no pods")
         yield manifest
 
 
@@ -256,7 +297,7 @@ def _priority_classes(
 
 
 def _rescaling(
-    manifest: WorkloadManifest, existing: WorkloadPods, cluster: Cluster, now: datetime, found: ManifestPods
+    manifest: WorkloadManifest, existing: WorkloadPods, cluster: Cluster, now: datetime, changes: ManifestPods
 ) -> Rescaling | None:
     """Return the change of a workload that has pods in the cluster; ``None`` if its pods are all new."""
     pods = existing.of(manifest.namespace, manifest.kind, manifest.name)
@@ -264,20 +305,20 @@ def _rescaling(
         pods = (pod,)
     if not pods:
         return None
-    found.notes.append(
+    changes.notes.append(
         f"{manifest.title} exists with {len(pods)} pods; the manifest has {manifest.replicas}, so only the difference "
         "is simulated, with the template of the existing pods"
     )
     return Rescaling(cluster, pods, manifest.kind, manifest.name, manifest.replicas, now)
 
 
-def _built(builder: WorkloadBuilder, found: ScaledWorkload) -> Iterator[None]:
-    """Add all pods of a manifest to ``found``, in short steps. Raises ``BadField``."""
+def _built(builder: WorkloadBuilder, changes: ScaledWorkload) -> Iterator[None]:
+    """Add all pods of a manifest to ``changes``, in short steps. Raises ``BadField``."""
     for number, pod in enumerate(builder.pods()):
-        found.added.append(pod)
+        changes.added.append(pod)
         if number % _PODS_PER_STEP == 0:
             yield
-    found.objects += builder.objects
+    changes.objects += builder.objects
     yield
 
 

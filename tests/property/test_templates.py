@@ -18,7 +18,7 @@ from tests.strategies import examples
 from tests.unit.app.whatif.manifests import MOST, NOW, cluster_of, machine, manifest
 
 TERM: Final = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}, "matchLabelKeys": ["app"]}
-POD: Final = {
+POD: Final[JsonObject] = {
     "affinity": {
         "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]},
         "podAntiAffinity": {

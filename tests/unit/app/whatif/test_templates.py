@@ -214,6 +214,7 @@ def test_scaling_without_a_pod_uses_the_manifest() -> None:
         ("DaemonSet", 1, "the number of pods of a DaemonSet cannot be changed"),
         ("VirtualMachine", 1, "the number of pods of a VirtualMachine cannot be changed"),
         ("Deployment", -1, "must be 0 or more"),
+        ("Deployment", 5001, "more than 5,000 pods"),
     ],
 )
 def test_what_cannot_be_scaled(kind: str, replicas: int, message: str) -> None:
