@@ -76,7 +76,7 @@ class Rescaling:
 
     @property
     def added(self) -> int:
-        """Number of pods that are added."""
+        """Maximum number of pods that are added."""
         if self._kind != _STATEFUL_SET:
             return max(0, self._replicas - len(self._pods))
         wanted = self._wanted_ordinals()
@@ -120,11 +120,10 @@ class Rescaling:
         return range(start, start + self._replicas)
 
     def _ordinals(self) -> Iterator[tuple[Pod, list[tuple[Kind[Any], Any]]]]:
-        """Yield the pods of the ordinals that do not exist, each with its new claims."""
-        existing = {ordinal_of(it) for it in self._pods}
-        missing = [it for it in self._wanted_ordinals() if it not in existing]
-        for number, ordinal in enumerate(missing):
-            name = f"{self._name}-{ordinal}"
+        """Yield the pods of the ordinals that do not exist, each with its new claims. A pod that ends still exists."""
+        names = ((it, f"{self._name}-{it}") for it in self._wanted_ordinals())
+        missing = (it for it in names if self._cluster.pod(self._source.namespace, it[1]) is None)
+        for number, (ordinal, name) in enumerate(missing):
             labels = {_POD_NAME: name, _POD_INDEX: str(ordinal)}
             spec, claims = self._with_claims_of(ordinal)
             yield self._copy(name, number, labels, spec), claims

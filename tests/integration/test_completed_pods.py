@@ -108,9 +108,8 @@ def test_a_pod_that_the_api_server_rejects_is_refused(plane: ControlPlane, name:
 
 @pytest.mark.parametrize("name", WRONG_WORKLOADS)
 def test_a_workload_that_the_api_server_rejects_is_refused(plane: ControlPlane, name: str) -> None:
-    obj = WRONG_WORKLOADS[name] | {
-        "metadata": {"name": "web", **WRONG_WORKLOADS[name]["metadata"], "namespace": "default"}
-    }
+    wrong = WRONG_WORKLOADS[name]
+    obj = {**wrong, "metadata": {**wrong["metadata"], "namespace": "default"}}
     with pytest.raises(ApiError):
         plane.client.create(obj)
     with pytest.raises(TemplateError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.cache.cluster import Cluster
@@ -20,7 +22,7 @@ def web(number: int, *, hashed: str = HASH, **fields: object) -> JsonObject:
     return pod_object(f"web-{hashed}-{number}", **{**common, "node": "n1", "created": OLD, **fields})  # type: ignore[arg-type]
 
 
-def db(ordinal: int) -> JsonObject:
+def db(ordinal: int, *, terminating: bool = False) -> JsonObject:
     name = f"db-{ordinal}"
     labels = {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(ordinal)}
     volumes = [
@@ -28,9 +30,8 @@ def db(ordinal: int) -> JsonObject:
         {"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}},
     ]
     owner = controller("StatefulSet", "db")
-    return pod_object(
-        name, namespace="shop", labels=labels, owner=owner, node="n1", created=OLD, more={"volumes": volumes}
-    )
+    fields: Any = {"namespace": "shop", "labels": labels, "owner": owner, "node": "n1", "created": OLD}
+    return pod_object(name, terminating=terminating, more={"volumes": volumes}, **fields)
 
 
 def claim(name: str) -> JsonObject:
@@ -94,6 +95,10 @@ def test_a_stateful_set_fills_missing_ordinals() -> None:
     assert (["db-7"], []) == names(rescaled(cluster_of(db(5), db(6)), 3, "StatefulSet", "db"))
     assert ([], ["db-2", "db-1"]) == names(rescaled(cluster_of(db(1), db(0), db(2)), 1, "StatefulSet", "db"))
     assert (["db-1"], ["db-9"]) == names(rescaled(cluster_of(db(9), db(0)), 2, "StatefulSet", "db"))
+
+
+def test_a_stateful_set_waits_for_a_pod_that_ends() -> None:
+    assert (["db-2"], []) == names(rescaled(cluster_of(db(0), db(1, terminating=True)), 3, "StatefulSet", "db"))
 
 
 def test_a_pod_of_a_stateful_set_has_labels_and_claims_of_its_ordinal() -> None:
