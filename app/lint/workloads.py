@@ -15,6 +15,7 @@ from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import SPREAD, Pod, TopologySpreadConstraint
 from app.kube.extras import Extra
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
+from app.whatif.launchers import launcher_volumes
 
 IGNORE: Final = f"{ANNOTATION_DOMAIN}ignore"
 """Annotation of an object with the ids of rules that must not be applied to it, separated by commas."""
@@ -153,16 +154,11 @@ def _pod(document: Mapping[str, Any], template: Place, kind: str, name: str, nam
 
 
 def _launcher_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the volumes of a VirtualMachine. A DataVolume has a claim of the same name."""
-    volumes = spec.get("volumes")
-    if not isinstance(volumes, list | None):
-        raise BadField((*_TEMPLATE, "spec", "volumes"), "must be a list")
-    for volume in volumes or ():
-        source = volume.get("dataVolume") if isinstance(volume, dict) else None
-        if isinstance(source, dict):
-            yield {"name": volume.get("name"), "persistentVolumeClaim": {"claimName": source.get("name")}}
-        else:
-            yield volume
+    """Yield the volumes of a VirtualMachine's launcher pod. Raises ``BadField``."""
+    try:
+        yield from launcher_volumes(spec)
+    except BadField as error:
+        raise BadField((*_TEMPLATE, "spec", *error.place), str(error)) from None
 
 
 def _replicas(document: Mapping[str, Any], kind: str) -> int | None:

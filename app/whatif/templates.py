@@ -81,14 +81,18 @@ def manifest_steps(
 ) -> Iterator[None]:
     """Add to ``changes`` what ``pods_of`` returns, in short steps. Raises ``TemplateError``."""
     moment = now or datetime.now(UTC)
-    every = list(_flattened(objects))
-    yield
+    every: list[tuple[int, Place, Mapping[str, Any]]] = []
+    for obj in _flattened(objects):
+        every.append(obj)
+        yield
     priorities = PriorityClasses(_priority_classes(every, cluster))
     existing = WorkloadPods(cluster)
-    manifests = list(_manifests(every, namespace, changes))
     pending: list[tuple[WorkloadManifest, Rescaling | None]] = []
     total = 0
-    for manifest in manifests:
+    for manifest in _manifests(every, namespace, changes):
+        yield
+        if manifest is None:
+            continue
         yield from existing.steps(manifest.namespace)
         pending.append((manifest, _rescaling(manifest, existing, cluster, moment, changes)))
         total += manifest.replicas if pending[-1][1] is None else pending[-1][1].added
@@ -159,7 +163,7 @@ def scale_steps(
         return
     every = list(_flattened(templates))
     for manifest in _manifests(every, namespace, ManifestPods([], [], [])):
-        if (manifest.namespace, manifest.kind, manifest.name) == (namespace, kind, name):
+        if manifest is not None and manifest.title == f"{kind}/{namespace}/{name}":
             priorities = PriorityClasses(_priority_classes(every, cluster))
             yield from _first_pods(replace(manifest, replicas=replicas), cluster, priorities, moment, changes)
             return
@@ -224,14 +228,18 @@ def _is_deep(obj: Any) -> bool:
 
 def _manifests(
     every: Sequence[tuple[int, Place, Mapping[str, Any]]], namespace: str, changes: ManifestPods
-) -> Iterator[WorkloadManifest]:
-    """Yield the objects that make pods, and add the others to ``changes.ignored``. Raises ``TemplateError``."""
+) -> Iterator[WorkloadManifest | None]:
+    """Yield the objects that make pods. For others, yield ``None`` and add them to ``changes.ignored``.
+
+    Raises ``TemplateError``.
+    """
     names: set[str] = set()
     for index, place, obj in every:
         try:
             manifest = _manifest(index, place, obj, namespace)
             if manifest is None:
                 changes.ignored.append(printable("/".join(filter(None, (str(obj["kind"]), *_key(obj, ""))))))
+                yield None
                 continue
         except BadField as error:
             raise TemplateError(index, written((*place, *error.place)), str(error)) from None
