@@ -23,6 +23,7 @@ from app.framework.handle import Handle, ProfileContext
 from app.framework.uses import Use
 from app.homes.protocol import HomesPlugin
 from app.kube.client import REQUEST_SECONDS
+from app.kube.kinds import PRIORITY_CLASSES
 from app.replicas.authority import Authority, CertificateSpec
 from app.replicas.lease import post_seconds
 from app.rights.access_review import PermissionCheck
@@ -57,7 +58,7 @@ def saved_feed(
     settings: Settings, cluster: Cluster, resolved: Sequence[ResolvedProfile], load: Loader | None
 ) -> SavedFeed:
     """Load the saved cluster that the settings name, or call ``load``. Raises ``SavedClusterError``, or as ``load``."""
-    kinds, optional = kinds_of(resolved), kinds_of(_explained(settings, resolved))
+    kinds, optional = kinds_of(resolved), (*kinds_of(_explained(settings, resolved)), PRIORITY_CLASSES)
     if load is not None:
         return SavedFeed(load, cluster, kinds, optional, state="listed")
     return SavedFeed(partial(load_saved, Path(settings.cluster or "")), cluster, kinds, optional)
