@@ -73,6 +73,9 @@ class ProvedRemedy(CamelModel):
     opens: int = Field(description="Number of nodes that fit after the change.")
     nodes: list[str] = Field(description="The first ten of them.")
     pods: list[str] = Field(description="Pods of the same namespace that were left out, for FewerPods.")
+    proved_by: Literal["complete", "partial"] = Field(
+        description="complete: by all filters. partial: the filters in notJudged can still reject these nodes."
+    )
 
 
 class PluginNotJudged(CamelModel):
@@ -188,7 +191,9 @@ class ExplainResponse(CamelModel):
     resources: list[ResourceRoom] = Field(description="Empty if the profile does not judge resources.")
     remedies: list[ProvedRemedy] = Field(description="At most five, those that open the most nodes first.")
     impossible: list[str] = Field(description="Sentences on what cannot work, if no node fits.")
-    incomplete: bool = Field(description="True if the time did not suffice to judge all remedies.")
+    incomplete: bool = Field(
+        description="True if the time was over before all changes were tried, or if none of the first ones helps."
+    )
     scheduler: SchedulerCondition | None = Field(description="What kube-scheduler wrote on the pod; null if nothing.")
     node: NodeExplanation | None = Field(description="Set if the request names a node.")
     bound: BoundNodeExplanation | None = Field(description="Set if the pod has a node.")
