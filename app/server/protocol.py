@@ -217,7 +217,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._can_take_fast_path():
             self._endpoint = endpoint
-            self._cacheable = self.parser.should_keep_alive()  # asked now, because the parser forgets it after the body
+            self._cacheable = self.parser.should_keep_alive()  # read now, because the parser loses it after the body
         else:
             self._begin_cycle()
 

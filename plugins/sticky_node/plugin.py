@@ -1,4 +1,5 @@
-"""If a pod's owner has a home, the plugin rejects all other nodes. The first bind of an owner's pod makes the home.
+"""Restricts a pod to the home of its owner, as far as the policy demands. The first bind of an owner's pod makes the
+home.
 
 Besides taking decisions, the leader runs these loops:
 
