@@ -49,9 +49,9 @@ class HomeFacts(Struct, frozen=True, rename="camel"):
 
     ``annotation``: key of the owner's annotation that records the home. ``node``: empty if there is no home yet.
     ``cause``: why the home has this ``state``. ``policy_source``: origin of the policy. ``effect``: what the plugin
-    does, as text.
-    ``waits``: true if the pod waits for its home. ``since`` and ``until``: start and end of the grace period, in RFC
-    3339; empty without one, or before it starts. ``recorded``: false for a home that is still being made.
+    does, as text. ``waits``: true if the pod waits for its home. ``since`` and ``until``: start and end of the grace
+    period, in RFC 3339; empty before it starts, or if there is none. ``recorded``: false for a home that the owner does
+    not record yet.
     """
 
     owner: HomeKeeper

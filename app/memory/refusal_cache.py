@@ -7,10 +7,11 @@ A node stays refused while the signature of one plugin that rejected it is valid
 Only the reason in the answer can then differ from a new evaluation. This is the rule of kube-scheduler's queueing
 hints, which also consider only the plugins that rejected.
 
-A last filter runs after all other filters. Its rejections also depend on the requested nodes, and on the nodes that
-passed all other filters. A node that passed these filters can fail one later without a change of any signature, because
-signatures only identify rejections. So an answer in which a last filter rejected a node is not stored. Stored
-rejections stay valid, because a node that some filter rejects is refused whatever the last filters return.
+A last filter (``filter_last``) runs after all other filters. Its rejections also depend on the requested nodes, and on
+the nodes that passed all other filters. A node that passed these filters can fail one later without a change of any
+signature, because signatures only identify rejections. So an answer in which a last filter rejected a node is not
+stored. Stored rejections stay valid, because a node that some filter rejects is refused whatever the last filters
+return.
 
 A request is answered from the cache if every requested node, in any order, has a valid rejection. The combined entries
 of the answer are cached too, with all signatures together as the key.

@@ -18,7 +18,7 @@ class SkewDomain(CamelModel):
     nodes: int = Field(description="Number of nodes that the constraint counts.")
     pods: int = Field(description="Number of pods that the constraint counts.")
     takes: bool = Field(
-        description="True if the constraint allows the next pod there, or prefers the domain if it is soft."
+        description="True if the constraint allows the next pod there; for a soft constraint, if it prefers the domain."
     )
 
 
@@ -41,7 +41,7 @@ class WorkloadSkewItem(CamelModel):
 
 
 class WorkloadSkewList(CamelModel):
-    """Skews of workloads with spread constraints, sorted by name; with above=true, by the excess over maxSkew."""
+    """Skews of workloads with spread constraints, sorted by name; with above=true, by excess over maxSkew."""
 
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["WorkloadSkewList"]

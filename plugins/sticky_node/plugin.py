@@ -1,5 +1,4 @@
-"""Restricts a pod to the home of its owner, as far as the policy demands. The first bind of an owner's pod makes the
-home.
+"""Restricts a pod to its owner's home, as the policy demands. The first bind of an owner's pod makes the home.
 
 Besides taking decisions, the leader runs these loops:
 
