@@ -15,7 +15,7 @@ from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.sections import LeaderElection, Names, SelfSigned, TracingConfiguration
 from app.kube.durations import Seconds
 
-_OF_ONE_VERB: Final = "The httpTimeout of the caller of {}, if it differs. Default: httpTimeout."
+_OF_ONE_VERB: Final = "Time limit of the caller of {}, if it differs from httpTimeout."
 
 
 def is_loopback(host: str) -> bool:

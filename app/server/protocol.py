@@ -212,7 +212,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             if self.expect_100_continue:
                 self._refuse(self._refusal)
             else:
-                self._wait_for_head()  # on_body discards the body; the time limit for it is that of a head
+                self._wait_for_head()  # on_body discards the body, within the time limit of a head
             return
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._can_take_fast_path():

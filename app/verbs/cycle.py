@@ -216,7 +216,7 @@ def find_pod(cluster: Cluster, namespace: str, name: str) -> Pod:
 
 
 def _offered(cluster: Cluster, namespace: str, name: str) -> str:
-    """Return text that names similar pods, or the namespaces in which the caller might have meant the pod."""
+    """Return text that names the namespaces with a pod of this name, or else similar pods or namespaces."""
     others = [it for it in cluster.namespaces() if cluster.pod(it, name) is not None]
     if others:
         return f", but in {', '.join(sorted(others)[:_MOST_NAMESPACES])}"

@@ -1,7 +1,7 @@
 """Annotations that hold homes: their format, their owner, and the claims of pods.
 
-The first bind writes the home onto the pod, in the Binding itself, so a crash cannot cause one without the other.
-Homeport then copies the home to the owner, together with the UID of the pod:
+The first bind writes the home onto the pod, in the Binding itself, so a crash cannot separate bind and
+home. Homeport then copies the home to the owner, together with the UID of the pod:
 
     on the owner   homeport.dev/home          the node                              (homeport.dev/home.3: ordinal 3)
                    homeport.dev/home-pod      UID of the pod recorded last          (homeport.dev/home-pod.3)
