@@ -210,9 +210,9 @@ def restored_annotations(owner: Owner, before: HomeRecord) -> dict[str, str | No
 
 
 def ownership_annotations(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
-    """Return the annotations that name the home's owner and machine.
+    """Return the annotations with the UID of the home's owner and the systemUUID of its node.
 
-    They distinguish the home from a copied home, and its node from another host of the same name.
+    They show if a home was copied from another object, and if its node was replaced by a host of the same name.
     """
     written: dict[str, str | None] = {slot_key(HOME_OWNER, owner.slot): _owner_value(owner.obj.uid, home)}
     if machine or slot_key(HOME_MACHINE, owner.slot) in owner.obj.annotations:

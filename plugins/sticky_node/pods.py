@@ -242,11 +242,11 @@ class ActivePods:
         return is_active(pod, node_name, controller, self._of_instance.get(controller.uid, {}))
 
     def pods(self, controller: AnnotatedObject) -> Collection[Pod]:
-        """Return all pods of a KubeVirt machine in their newest versions; empty for other owners."""
+        """Return all pods of a virtual machine in their newest versions; empty for owners outside KubeVirt."""
         return tuple(self._of_instance.get(controller.uid, {}).values())
 
     def of(self, machine: VirtualMachineInstance) -> Pod | None:
-        """Return the pod in which the machine runs; ``None`` while KubeVirt has not published its node."""
+        """Return the pod in which the virtual machine runs; ``None`` while KubeVirt has not published its node."""
         pods = self._of_instance.get(machine.uid, {}).values()
         there = [it for it in pods if it.node_name == machine.node_name != "" and it.namespace == machine.namespace]
         return max(there, key=lambda it: (it.created, it.uid), default=None)
@@ -261,7 +261,7 @@ def is_target(pod: Pod) -> bool:
 
 
 def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: Mapping[str, Pod]) -> bool:
-    """Return whether the pod, once on that node, is the machine's active pod by KubeVirt's own rule.
+    """Return whether the pod, once on that node, is the virtual machine's active pod by KubeVirt's own rule.
 
     That is the newest pod controlled by the instance on ``status.nodeName``, or on any node while that is empty
     (``CurrentVMIPod`` of ``pkg/controller/controller.go``). If two pods were created in the same second, KubeVirt can

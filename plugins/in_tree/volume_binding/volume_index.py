@@ -42,7 +42,7 @@ STEPS_PER_OBJECT: Final = 4
 """Number of steps that count as one object, so that an object with a long affinity counts as several objects."""
 
 _GroupKey = tuple[str, str, tuple[str, ...]]
-"""(volume mode, attributes class, access modes) of a volume."""
+"""(volume mode, VolumeAttributesClass, access modes) of a volume."""
 
 
 class InvalidClaimSelector(Exception):
@@ -204,7 +204,7 @@ def _group_key(volume: PersistentVolume) -> _GroupKey:
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether the volume's claimRef, volume mode and attributes class match the claim.
+    """Return whether the volume's claimRef, volume mode and VolumeAttributesClass match the claim.
 
     The UID of the claimRef is compared only if it is set.
     """
