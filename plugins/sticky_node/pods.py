@@ -1,4 +1,4 @@
-"""Properties of pods that matter to homes: ordinal, claims, reachable volumes, and whether the pod is the active one.
+"""Properties of pods that matter to homes: ordinal, PersistentVolumeClaims, reachable volumes, and the active pod.
 
 If a pod uses several claims, claims that only a single node can mount take precedence; among equals, the first by name
 is used. A claim that many nodes can mount keeps a home only if a single pod uses it, because pods that share it are
@@ -67,7 +67,7 @@ _SERVED: Final = frozenset({("v1", "Pod"), ("v1", PERSISTENT_VOLUME_CLAIMS.kind)
 
 
 class HomeClaims:
-    """Finds the claims that keep homes. ``selector`` selects them by their labels."""
+    """Finds the PersistentVolumeClaims that keep homes. ``selector`` selects them by their labels."""
 
     def __init__(self, selector: Selector, objects: Objects) -> None:
         self._selector = selector
@@ -107,7 +107,7 @@ class HomeClaims:
         return next((it for it in known if it is not None), None)
 
     def in_common(self, pod: Pod, other: Pod) -> bool:
-        """Return whether both pods use the same claim, without looking up any claim."""
+        """Return whether both pods use the same PersistentVolumeClaim, without looking it up."""
         return pod.namespace == other.namespace and not _names(pod).isdisjoint(_names(other))
 
     def _is_shared(self, claim: PersistentVolumeClaim, pod: Pod) -> bool:

@@ -117,7 +117,7 @@ _NO_VOLUMES: Final = MatchingVolumes((), ())
 class ClaimsEvaluation:
     """Evaluation of the claims of one pod on all nodes, each part computed once.
 
-    Long computations run in steps. ``reasons`` and ``pod_volumes`` raise ``Unprepared`` after
+    Long computations yield, so that other requests can run. ``reasons`` and ``pod_volumes`` raise ``Unprepared`` after
     ``MAX_STEPS_PER_EVALUATION`` steps; the results so far are kept. The results depend on ``inputs``, on nodes, and on
     volumes and CSIStorageCapacity objects. ``is_current`` checks the last two for changes. Later evaluations can reuse
     the results while ``inputs`` are equal. ``stamp`` returns a key that changes whenever ``inputs``, volumes or
@@ -259,7 +259,7 @@ class ClaimsEvaluation:
     def all_bound(self) -> bool:
         return not self.waiting
 
-    # Computation in steps.
+    # Computation with yields.
 
     def _compute(self, node: NodeInfo, parts: Callable[[NodeInfo], Iterable[_Part]]) -> None:
         """Compute parts of the evaluation of ``node``.

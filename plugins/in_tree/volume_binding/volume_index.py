@@ -107,7 +107,7 @@ class VolumeIndex:
         self.changes = ClassChanges()
 
     def catch_up(self) -> None:
-        """Process the changed volumes. Raises ``Unprepared`` if there are too many for one step."""
+        """Process the changed volumes. Raises ``Unprepared`` if there are too many to process at once."""
         self._following.catch_up()
 
     def reserved_for(self, claim: PersistentVolumeClaim, min_rank: Rank) -> Sequence[LocatedVolume]:
