@@ -150,7 +150,7 @@ class CycleVerb:
             return ended[0]
 
     def _post_filter_steps(self, framework: Framework, pod: Pod, so_far: Cycle, ended: list[Cycle]) -> Iterator[None]:
-        """Run PostFilter in steps, each on the then current snapshot; append the result to ``ended``.
+        """Run PostFilter in steps, each on the snapshot of that moment; append the result to ``ended``.
 
         Raises ``PluginError`` or ``Unprepared``.
         """

@@ -71,7 +71,7 @@ class ProvedRemedy(CamelModel):
     sort: str = Field(description="Uncordon, ReleaseHome, FewerPods, TaintsPolicy, MaxSkew, RequestLess, Tolerate, …")
     change: str
     opens: int = Field(description="Number of nodes that fit after the change.")
-    nodes: list[str] = Field(description="The first ten of them.")
+    nodes: list[str] = Field(description="The first ten of these nodes.")
     pods: list[str] = Field(description="Pods of the same namespace that were left out, for FewerPods.")
 
 
