@@ -37,7 +37,7 @@ _SUMMARY: Final = "Which nodes can the pod use, why not the others, and what wou
 def explain_router(
     explainer: Explainer, workloads: WorkloadExplainer, waiting: WaitingPods, *, max_body_bytes: int
 ) -> APIRouter:
-    """Create the router. An explanation uses the verbs' snapshot and profiles, and changes no state."""
+    """Create the router. An explanation uses the snapshot and filters of explain, and changes no state."""
     router = APIRouter(prefix="/api/v1/explain", tags=["operator"])
 
     async def answer(pod: Pod, node: str) -> Response:
