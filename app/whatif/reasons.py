@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any, Final
 
 from app.analysis.judging import Judge, Judgement
@@ -22,11 +22,12 @@ MOST_NAMES: Final = 100
 
 
 def waiting_groups(
-    scratch: ScratchCluster, placements: Sequence[Placement], budget: Budget
+    scratch: ScratchCluster, placements: Sequence[Placement], budget: Budget, closed: Collection[str] = ()
 ) -> Generator[None, None, list[Mapping[str, Any]]]:
     """Return the waiting pods, equal ones together, the largest group first, as JSON objects.
 
-    Remedies are proved on the scratch cluster as it is at the end. Raises ``PluginError``.
+    Remedies are proved on the scratch cluster as it is at the end. Remedies that only help on the
+    ``closed`` nodes are left out. Raises ``PluginError``.
     """
     groups: dict[tuple[str, Inputs], list[Placement]] = {}
     for placement in placements:
@@ -37,7 +38,7 @@ def waiting_groups(
         remedies: Sequence[Any] = ()
         if len(answers) < MOST_GROUPS and not budget.is_over and group[-1].gate.is_success:
             remedies = yield from _remedies(scratch, group[-1].pod, budget)
-        answers.append(_group(group, remedies))
+        answers.append(_group(group, [it for it in remedies if not set(it.nodes) <= set(closed)]))
         yield
     return answers
 
