@@ -151,7 +151,7 @@ class _Plan:
         ``None`` if nothing was placed, so the answer is known, or if there is no time.
         """
         pods = [it.pod for it in drain.placements if it.node]
-        sample = next((it for it in drain.placements if it.waits and it.pod.name == group["pods"][0]), None)
+        sample = next((it for it in drain.placements if it.waits and original_name(it.pod) == group["pods"][0]), None)
         if not pods or sample is None or self._budget.is_over:
             return None
         with self._cluster.overlay(without=pods):
@@ -243,9 +243,11 @@ def _why(placement: Placement) -> str:
     """Return why a pod waits: the most frequent rejection, with its number of nodes."""
     if not placement.gate.is_success:
         return placement.gate.message
-    total = sum(count for _, count in placement.rejections)
-    for status, count in placement.rejections[:1]:
-        return f"{count} of {total}: {status.plugin}: {', '.join(status.reasons)}"
+    counts: Counter[str] = Counter()
+    for status, count in placement.rejections:
+        counts[f"{status.plugin}: {status.message}"] += count
+    for text, count in counts.most_common(1):
+        return f"{count} of {counts.total()}: {text}"
     return "there is no other node"
 
 

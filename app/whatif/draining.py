@@ -47,8 +47,9 @@ class LeavingPod(Struct, eq=False):
 
     ``wave``: number of the wave in which it leaves; 0 if it does not · ``refusal``: why the Eviction API refuses to
     evict it to the end · ``preempted``: evicted from another node, by preemption for a pod of the drain ·
-    ``after_grace``: placed only after the grace period of its home · ``placement``: of the new pod; ``None`` if there is none ·
-    ``returned``: node of the new pod that waited until the node was uncordoned · ``fault``: why its home is unknown.
+    ``after_grace``: placed only after the grace period of its home · ``placement``: of the new pod; ``None`` if there
+    is none · ``returned``: node of the new pod that waited until the drained node was uncordoned · ``fault``: why its
+    home is unknown.
     """
 
     pod: Pod
@@ -174,10 +175,11 @@ class NodeDrain:
                 self.leaving.append(self._leaving(lists, pod))
         for home in listed:
             pod_of_home = self._cluster.pod(home.owner.namespace, home.pod) if home.pod else None
-            if pod_of_home is None or pod_of_home.node_name not in ("", self.node):
-                self.homes.append(home)
-            elif not pod_of_home.node_name and self.is_known and not pod_of_home.uid.endswith(AGAIN):
+            node = "" if pod_of_home is None else pod_of_home.node_name
+            if pod_of_home is not None and not node and self.is_known and not pod_of_home.uid.endswith(AGAIN):
                 self.leaving.append(LeavingPod(pod_of_home, home, restart_condition(home, self.node)))
+            elif node != self.node:
+                self.homes.append(home)
         for it in self.leaving:
             for state in self._ledger.guarding(it.pod):
                 self.budgets[state.name] = state

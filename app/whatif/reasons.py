@@ -11,7 +11,7 @@ from app.analysis.remedies import Remedies, best
 from app.analysis.verdict import status_as_json
 from app.kube.core_v1 import Pod
 from app.whatif.budget import Budget
-from app.whatif.placing import Placement
+from app.whatif.placing import Placement, original_name
 from app.whatif.scratch import ScratchCluster
 
 MOST_GROUPS: Final = 8
@@ -49,7 +49,7 @@ def _group(group: Sequence[Placement], remedies: Sequence[Any]) -> Mapping[str, 
     return {
         "namespace": last.pod.namespace,
         "count": len(group),
-        "pods": [it.pod.name for it in group[:MOST_NAMES]],
+        "pods": [original_name(it.pod) for it in group[:MOST_NAMES]],
         "reasons": [{"count": count, **status_as_json(status)} for status, count in (*gate, *last.rejections)],
         "remedies": remedies,
     }
