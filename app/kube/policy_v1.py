@@ -28,8 +28,9 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
     """PodDisruptionBudget. If its selector is null, empty or invalid, ``selector`` is ``None``.
 
     Preemption takes an empty selector as one that selects no pod. For the Eviction API it selects every pod of the
-    namespace; then ``guards_all`` is true. ``allows_unready``: the policy for unhealthy pods is AlwaysAllow. An oversized selector is replaced by one that selects every pod of the namespace, so that no protected pod is
-    missed. ``disrupted_pods`` are the names of pods that are already being evicted.
+    namespace; then ``guards_all`` is true. ``allows_unready``: the policy for unhealthy pods is AlwaysAllow. An
+    oversized selector is replaced by one that selects every pod of the namespace, so that no protected pod is missed.
+    ``disrupted_pods`` are the names of pods that are already being evicted.
     """
 
     namespace: str

@@ -24,7 +24,7 @@ class DrainBody(WhatIfRequest):
     keep_cordoned: bool = Field(
         default=False,
         strict=True,
-        description="Cordon all nodes first, as kubectl drain does. Else a node is uncordoned before the next is drained.",
+        description="Cordon all nodes first, like kubectl drain. Else a node is uncordoned before the next is drained.",
     )
 
 

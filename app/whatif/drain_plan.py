@@ -148,11 +148,11 @@ class _Plan:
     def _fits_alone(self, drain: NodeDrain, group: Mapping[str, Any]) -> bool | None:
         """Return whether a pod of the group would have a node if the other pods of the drain took no room.
 
-        ``None`` if nothing was placed, so the answer is known, or if there is no time.
+        ``None`` if nothing was placed, if only its home holds the pod, or if there is no time.
         """
         pods = [it.pod for it in drain.placements if it.node]
         sample = next((it for it in drain.placements if it.waits and original_name(it.pod) == group["pods"][0]), None)
-        if not pods or sample is None or self._budget.is_over:
+        if not pods or sample is None or self._budget.is_over or self._placer.fitting(sample.pod):
             return None
         with self._cluster.overlay(without=pods):
             return bool(self._placer.fitting(sample.pod))

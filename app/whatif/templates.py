@@ -1,5 +1,6 @@
-from msgspec import Struct
 import msgspec
+from msgspec import Struct
+
 from app.kube.core_v1 import Pod
 
 

@@ -44,7 +44,6 @@ ELSEWHERE: Final = {
     "tests/api/test_figures.py": ["app/telemetry/metrics.py", "app/telemetry/certificates.py"],
     "tests/api/test_listeners.py": ["app/server/root.py"],
     "tests/api/test_operator.py": ["app/server/ops.py"],
-    "tests/api/test_draining.py": ["app/homes/drain_page.py"],
     "tests/api/test_tracing.py": ["app/server/spans.py"],
     "tests/contract/test_wheel.py": ["homeport/__main__.py"],
     "tests/unit/app/cache/test_counters.py": [
@@ -77,7 +76,12 @@ ELSEWHERE: Final = {
     "tests/unit/app/server/test_protocol.py": ["app/server/deadlines.py"],
     "tests/unit/app/test_main.py": ["app/__main__.py", "app/commands/arguments.py", "app/wiring.py"],
     "tests/unit/app/homes/test_lists.py": ["app/homes/protocol.py"],
-    "tests/unit/app/homes/test_draining.py": [f"app/homes/{name}.py" for name in ("evictions", "placing")],
+    "tests/unit/app/whatif/test_draining.py": [
+        "app/homes/restarts.py",
+        "app/whatif/drain_models.py",
+        "app/whatif/drain_plan.py",
+        "app/whatif/evictions.py",
+    ],
     "tests/unit/app/analysis/test_evaluate.py": ["app/commands/evaluate.py", "app/analysis/verdict.py"],
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/filter_answer.py", "app/verbs/outcome.py"],
     "tests/unit/app/verbs/test_stepwise.py": ["app/cache/pins.py"],

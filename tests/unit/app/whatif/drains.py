@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, Unpack
 
 import msgspec
 
 from app.whatif.budget import Budget
 from app.whatif.drain_models import DRAIN_PLAN, DrainPlan
-from app.whatif.drain_plan import OUTCOMES, DrainRequest, drained
+from app.whatif.drain_plan import OUTCOMES, DrainRequest, Steps, drained
 from app.whatif.scratch import ScratchCluster
 from app.wire.explain_v1 import API_VERSION
 from tests.api.village import CONFIG, machine
@@ -52,15 +53,19 @@ def home(name: str, at: str = "n1", policy: str = "hard", **fields: Unpack[PodFi
     return [virtual, *others]
 
 
-def planned(scratch: ScratchCluster, *nodes: str, seconds: float | None = None, keep: bool = False) -> JsonObject:
-    """The plan, which agrees with the model of the answer, and whose sums are right."""
-    steps = drained(scratch, DrainRequest(nodes or ("n1",), keep), Budget(seconds))
+def run(steps: Steps) -> Mapping[str, Any]:
+    """What the steps return at their end."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            plan = end.value
-            break
+            return end.value  # type: ignore[no-any-return]  # of a generator
+
+
+def planned(scratch: ScratchCluster, *nodes: str, seconds: float | None = None, keep: bool = False) -> JsonObject:
+    """The plan, which agrees with the model of the answer, and whose sums are right."""
+    steps = drained(scratch, DrainRequest(nodes or ("n1",), keep), Budget(seconds))
+    plan = run(steps)
     more = {"apiVersion": API_VERSION, "kind": DRAIN_PLAN, "stale": "", "notJudged": [], "incomplete": False}
     answer: JsonObject = msgspec.json.decode(msgspec.json.encode({**plan, **more}))
     assert DrainPlan.model_validate(answer).model_dump(by_alias=True) == answer
