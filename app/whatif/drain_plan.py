@@ -190,11 +190,11 @@ class _Plan:
 def _samples(leaving: Iterable[LeavingPod]) -> dict[str, Pod]:
     """Return a pod with constraints of each workload. It is a new pod, so that it is not left out of the counts."""
     samples: dict[str, Pod] = {}
-    for it in leaving:
-        if it.pod.spec.spread and it.pod.owner is not None:
-            kind, name = workload_of(it.pod)
-            sample = replace(it.pod, name=f"{it.pod.name}-next", uid=f"{it.pod.uid}-next", node_name="")
-            samples.setdefault(f"{kind}/{it.pod.namespace}/{name}", sample.nominated(""))
+    for pod in (it.pod for it in leaving):
+        if pod.spec.spread and pod.owner is not None:
+            kind, name = workload_of(pod)
+            sample = replace(pod, name=f"{pod.name}-next", uid=f"{pod.uid}-next", node_name="")
+            samples.setdefault(f"{kind}/{pod.namespace}/{name}", sample.nominated(""))
     return samples
 
 

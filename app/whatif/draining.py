@@ -180,8 +180,8 @@ class NodeDrain:
                 self.leaving.append(LeavingPod(pod_of_home, home, restart_condition(home, self.node)))
             elif node != self.node:
                 self.homes.append(home)
-        for it in self.leaving:
-            for state in self._ledger.guarding(it.pod):
+        for leaving in self.leaving:
+            for state in self._ledger.guarding(leaving.pod):
                 self.budgets[state.name] = state
 
     def _leaving(self, lists: HomeLists, pod: Pod) -> LeavingPod:

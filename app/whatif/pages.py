@@ -54,8 +54,8 @@ def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
     )
     async def drain(request: Request) -> Response:
         body = await parsed(request, DrainBody.model_validate_json, max_body_bytes)
-        asked = DrainRequest(body.nodes, body.keep_cordoned)
-        return await answered(what_if, DRAIN_PLAN, lambda scratch, budget: drained(scratch, asked, budget))
+        wanted = DrainRequest(body.nodes, body.keep_cordoned)
+        return await answered(what_if, DRAIN_PLAN, lambda scratch, budget: drained(scratch, wanted, budget))
 
     return router
 

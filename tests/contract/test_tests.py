@@ -72,6 +72,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/feeds/test_saved.py": ["app/feeds/feed.py"],
     "tests/unit/app/kube/test_client.py": ["app/kube/retiring.py"],
     "tests/unit/app/kube/test_resource_v1.py": [f"app/kube/resource_{name}.py" for name in ("claims", "slices")],
+    "tests/unit/app/commands/test_drain.py": ["app/commands/plan_lines.py"],
     "tests/unit/app/rights/test_permissions.py": ["app/framework/uses.py"],
     "tests/unit/app/server/test_protocol.py": ["app/server/deadlines.py"],
     "tests/unit/app/test_main.py": ["app/__main__.py", "app/commands/arguments.py", "app/wiring.py"],
