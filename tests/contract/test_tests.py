@@ -33,6 +33,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/lint/test_linting.py": ["app/lint/rules.py"],
     "tests/unit/app/lint/test_manifests.py": ["app/config/yaml_loader.py"],
     "tests/unit/app/lint/test_placement.py": ["app/lint/facts.py"],
+    "tests/unit/app/lint/test_workloads.py": ["app/config/manifest_fields.py"],
     "tests/contract/test_reads.py": ["app/framework/points.py"],
     "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],
     "tests/api/test_explain_command.py": [
