@@ -22,7 +22,9 @@ ELSEWHERE: Final = {
         "app/wire/cycle_v1.py",
         "app/wire/explain_v1.py",
         "app/server/explain.py",
-        "app/analysis/explaining.py",
+    ],
+    "tests/unit/app/analysis/test_remedies.py": [
+        f"app/analysis/{name}.py" for name in ("change", "changes", "spread_changes")
     ],
     "tests/api/test_skew.py": ["app/analysis/pods_by_labels.py", "app/wire/skew_v1.py"],
     "tests/api/test_pending.py": [
