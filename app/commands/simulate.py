@@ -65,9 +65,9 @@ def _located(line: str, objects: Sequence[ManifestObject]) -> str:
     match = _OBJECT.match(line)
     if match is None or int(match[1]) >= len(objects):
         return line
-    found = objects[int(match[1])]
+    manifest = objects[int(match[1])]
     place = tuple(int(it) if it.isdecimal() else it for it in re.split(r"[.\[\]]+", match[2].strip("]")) if it)
-    return f"{found.file}:{found.line_of(place)}: {match[2]}: {match[3]}"
+    return f"{manifest.file}:{manifest.line_of(place)}: {match[2]}: {match[3]}"
 
 
 def waits(answer: Json) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from app.analysis.explain_snapshot import ExplainSnapshot
+from app.kube.decoding import Decoder
 from app.runtime.guard import PluginError
 from app.runtime.profiles import ProfileErrors
 from app.server.bodies import invalid
@@ -152,7 +153,7 @@ class _Failure(Struct):
 
 
 _EXPECTED: Final = (VerbFailure, RequestMistake, PluginError, ProfileErrors)
-_FAILURE: Final = msgspec.json.Decoder(_Failure)
+_FAILURE: Final = Decoder[_Failure](_Failure)
 _FAILED: Final = b"!"
 """First byte of a failure. An answer begins with a brace."""
 

@@ -94,17 +94,17 @@ def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> Manifest
         changes = pods_of(request.objects, scratch.cluster, request.namespace, MOST_PODS)
     except TemplateError as mistake:
         raise RequestMistake(_field(f"objects[{mistake.index}]", mistake.field), mistake.message) from None
-    for number, it in enumerate(request.scale):
+    for number, scale in enumerate(request.scale):
         room = MOST_PODS - len(changes.added)
         try:
-            change = scaled(scratch.cluster, it.namespace, it.kind, it.name, it.replicas, most=room)
+            change = scaled(scratch.cluster, scale.namespace, scale.kind, scale.name, scale.replicas, most=room)
         except TemplateError as mistake:
             raise RequestMistake(_field(f"scale[{number}]", mistake.field), mistake.message) from None
         changes.added += change.added
         changes.removed += change.removed
         changes.objects += change.objects
         if change.approximate:
-            changes.notes.append(f"{it.kind}/{it.namespace}/{it.name}: {change.approximate}")
+            changes.notes.append(f"{scale.kind}/{scale.namespace}/{scale.name}: {change.approximate}")
     if changes.approximate:
         changes.notes.append(changes.approximate)
     return changes
@@ -117,8 +117,8 @@ def _field(whole: str, part: str) -> str:
 def _one_of_each(added: Iterable[SimulatedPod], removed: Iterable[Pod]) -> dict[str, Pod]:
     """Return one pod with constraints of each workload."""
     pods: dict[str, Pod] = {}
-    for it in added:
-        pods.setdefault(it.workload or f"Pod/{it.pod}", it.pod)
+    for simulated_pod in added:
+        pods.setdefault(simulated_pod.workload or f"Pod/{simulated_pod.pod}", simulated_pod.pod)
     for pod in removed:
         pods.setdefault(f"{workload_of(pod)[0]}/{pod.namespace}/{workload_of(pod)[1]}", pod)
     return {workload: pod for workload, pod in pods.items() if pod.spec.spread}
