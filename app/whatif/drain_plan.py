@@ -7,7 +7,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from app.analysis.workloads import workload_of
 from app.framework.status import Code
@@ -188,13 +187,12 @@ class _Plan:
 
 
 def _samples(leaving: Iterable[LeavingPod]) -> dict[str, Pod]:
-    """Return a pod with constraints of each workload. It is a new pod, so that it is not left out of the counts."""
+    """Return a pod with constraints of each workload."""
     samples: dict[str, Pod] = {}
     for pod in (it.pod for it in leaving):
         if pod.spec.spread and pod.owner is not None:
             kind, name = workload_of(pod)
-            sample = replace(pod, name=f"{pod.name}-next", uid=f"{pod.uid}-next", node_name="")
-            samples.setdefault(f"{kind}/{pod.namespace}/{name}", sample.nominated(""))
+            samples.setdefault(f"{kind}/{pod.namespace}/{name}", pod)
     return samples
 
 
