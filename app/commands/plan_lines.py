@@ -7,11 +7,13 @@ import nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from app.commands import table
 
 Json = Mapping[str, Any]
+
+_MOST_DOMAINS: Final = 6
 
 
 def waiting_lines(group: Json) -> Iterator[str]:
@@ -34,20 +36,22 @@ def spread_lines(changes: Sequence[Json]) -> Iterator[str]:
         (
             it["workload"],
             it["topologyKey"],
-            _pods(it["before"]),
-            _pods(it["after"]),
             f"{it['skewBefore']} -> {it['skewAfter']}",
             f"{it['maxSkew']}{'' if it['whenUnsatisfiable'] == 'DoNotSchedule' else ' (soft)'}",
+            _pods(it["before"], it["after"]),
         )
         for it in changes
     ]
-    yield from table.lines(("workload", "key", "before", "after", "skew", "allowed"), rows)
+    yield from table.lines(("workload", "key", "skew", "allowed", "pods of the domains"), rows)
 
 
-def _pods(counts: Mapping[str, int]) -> str:
-    shown_counts = [f"{name} {count}" for name, count in sorted(counts.items())[:6]]
-    more = len(counts) - len(shown_counts)
-    return ", ".join(shown_counts) + (f" and {more} more" if more > 0 else "") or "-"
+def _pods(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """Return the pods of each domain: those with a change first, with both numbers."""
+    changed = [it for it in sorted({*before, *after}) if before.get(it, 0) != after.get(it, 0)]
+    same = [it for it in sorted({*before, *after}) if it not in changed]
+    texts = [f"{it} {before.get(it, 0)} -> {after.get(it, 0)}" for it in changed] + [f"{it} {after[it]}" for it in same]
+    more = len(texts) - _MOST_DOMAINS
+    return ", ".join(texts[:_MOST_DOMAINS]) + (f" and {more} more" if more > 0 else "") or "-"
 
 
 def notes(answer: Json) -> Iterator[str]:

@@ -112,6 +112,20 @@ async def test_a_scale_up_is_spread(api: Api) -> None:
     assert ["c1"] == [it["name"] for it in answer["fullNodes"]]
 
 
+async def test_pods_of_the_workload_that_wait_already_are_tried_first(tmp_path: Path) -> None:
+    waits = pod_object(
+        f"web-{HASH}-9", labels=WEB, owner=controller("ReplicaSet", f"web-{HASH}"), containers=containers("1")
+    )
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*OBJECTS, waits]}))
+    async with serving(Settings(cluster=str(path)), SHIPPED, DEFAULT_WEIGHTS) as api:
+        scale = {"namespace": "default", "kind": "Deployment", "name": "web", "replicas": 4}
+
+        pods = (await simulated(api, scale=[scale]))["pods"]
+
+    assert (2, f"web-{HASH}-9", "exists and waits now") == (len(pods), pods[0]["pod"], pods[0]["approximate"])
+
+
 async def test_a_scale_down_names_the_pods_that_go(api: Api) -> None:
     answer = await simulated(api, scale=[{"namespace": "default", "kind": "Deployment", "name": "web", "replicas": 1}])
 

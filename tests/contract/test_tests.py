@@ -27,8 +27,7 @@ ELSEWHERE: Final = {
         f"app/analysis/{name}.py" for name in ("change", "changes", "spread_changes")
     ],
     "tests/api/test_simulate.py": [
-        "app/commands/simulate.py",
-        *(f"app/whatif/{name}.py" for name in ("budget", "mistakes", "pages", "reasons", "simulate", "spread")),
+        *(f"app/whatif/{name}.py" for name in ("budget", "mistakes", "pages", "reasons", "spread")),
         "app/wire/whatif_v1.py",
     ],
     "tests/unit/app/whatif/test_placing.py": ["app/whatif/scratch.py"],
