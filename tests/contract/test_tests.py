@@ -86,7 +86,6 @@ ELSEWHERE: Final = {
     "tests/unit/app/test_main.py": ["app/__main__.py", "app/commands/arguments.py", "app/wiring.py"],
     "tests/unit/app/homes/test_lists.py": ["app/homes/protocol.py"],
     "tests/unit/app/whatif/test_draining.py": [
-        "app/homes/restarts.py",
         "app/whatif/drain_models.py",
         "app/whatif/drain_plan.py",
         "app/whatif/evictions.py",

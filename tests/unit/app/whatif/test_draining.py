@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
-from tests.api.village import machine
-from tests.builders import PodFields, constraint, controller
+from tests.api.village import machine, owner
+from tests.builders import JsonObject, PodFields, constraint, controller
 from tests.unit.app.whatif.drains import HOMES, becomes, budget, drain, home, node, planned, pod
-from tests.unit.app.whatif.scratches import scratch_of
+from tests.unit.app.whatif.scratches import COMPLETE, scratch_of
 
 WEB = {"app": "web"}
 HOST = "kubernetes.io/hostname"
+SHARING = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}], "policy": "hard"}
 
 
 class TestRoom:
@@ -245,6 +246,41 @@ class TestHomes:
         (item,) = planned(scratch)["items"]
 
         assert (False, [], ["waits for n1"]) == (item["known"], item["pods"], [it["then"] for it in item["homes"]])
+
+
+class TestSharedHomes:
+    """A list of homes has such a home once, with one pod. The home of each pod counts."""
+
+    def drained(self, at: str, *pods: JsonObject) -> JsonObject:
+        profile = {**COMPLETE, "pluginConfig": [{"name": "StickyNode", "args": SHARING}]}
+        database = owner("Database", "db", "example.com/v1", home=at)
+        scratch = scratch_of(*(node(it, "64") for it in ("n1", "n2")), database, *pods, profile=profile)
+        (item,) = planned(scratch)["items"]
+        return item  # type: ignore[no-any-return]  # the answer is JSON
+
+    def member(self, name: str, on: str = "n1") -> JsonObject:
+        by = {**controller("Database", "db", api_version="example.com/v1"), "uid": "uid-Database-db"}
+        return pod(name, node=on, owner=by)
+
+    def test_each_pod_of_the_node_waits_for_the_home(self) -> None:
+        item = self.drained("n1", *(self.member(f"db-{number}") for number in range(3)))
+
+        assert dict.fromkeys(("db-0", "db-1", "db-2"), "waits for n1") == becomes(item)
+        assert [] == item["homes"]
+
+    def test_one_beside_its_home_goes_there(self) -> None:
+        item = self.drained("n2", self.member("db-0", on="n2"), self.member("db-1"))
+
+        assert ({"db-1": "goes home to n2"}, []) == (becomes(item), item["homes"])
+
+
+def test_the_target_of_a_migration_is_free_beside_its_source() -> None:
+    virtual, instance, source = home("db")
+    labels = {"kubevirt.io/migrationJobUID": "job"}
+    target = {**source, "metadata": {**source["metadata"], "name": "target", "uid": "uid-target", "labels": labels}}
+    item = drain(node("n1", "64"), node("n2", "64"), virtual, instance, source, target)
+
+    assert {"launcher-db": "waits for n1", "target": "starts on n2"} == becomes(item)
 
 
 class TestSeveralNodes:
