@@ -25,6 +25,9 @@ from app.runtime.post_filters import advance
 from app.runtime.search import Search
 from app.whatif.scratch import ScratchCluster
 
+AGAIN: Final = "-again"
+"""Suffix of the UIDs of pods that are created again, and of the names of most of them."""
+
 _NO_VICTIMS: Final[Sequence[Pod]] = ()
 
 
@@ -76,16 +79,19 @@ class Placer:
         wait are tried again, until a pass places none of them: another pod can be what a pod needs near it. The result
         of a pod that is placed later replaces the earlier one, at the end of the list.
         """
-        queue = self.queued(pods)
-        for pod in queue:
-            placement = self.place(pod)
-            placements.append(placement)
-            if placement.victims and placement.node:
-                queue += [recreated(victim) for victim in placement.victims if victim.owner is not None]
-            yield
+        yield from self._each(self.queued(pods), placements)
         placed = True
         while placed:
             placed = yield from self._again(placements)
+
+    def _each(self, queue: list[Pod], placements: list[Placement]) -> Iterator[None]:
+        """Place the pods of the queue, and then new pods in the stead of evicted victims that have a controller."""
+        for pod in queue:
+            placement = self.place(pod)
+            placements.append(placement)
+            if placement.node:
+                queue += [recreated(victim) for victim in placement.victims if victim.owner is not None]
+            yield
 
     def _again(self, placements: list[Placement]) -> Generator[None, None, bool]:
         """Try all waiting pods again, of equal ones only one if that fails. Return True if a pod was placed."""
@@ -102,6 +108,8 @@ class Placer:
             if placement.node:
                 placements.remove(earlier)
                 placements.append(placement)
+                victims = [recreated(victim) for victim in placement.victims if victim.owner is not None]
+                yield from self._each(victims, placements)
                 placed = True
             else:
                 failed.add(inputs)
@@ -132,10 +140,14 @@ class Placer:
             return Placement(pod, gate=gate)
         return run_prepared(partial(self._cycle, framework, pod, search or framework.search))
 
+    def candidates(self, pod: Pod) -> Candidates:
+        """Return the nodes that are tried for a pod."""
+        return Candidates.of(self._cluster.nodes)
+
     def _cycle(self, framework: Framework, pod: Pod, search: Search) -> Placement:
         """Raises ``PluginError`` or ``Unprepared``."""
         with self._cluster.without(pod.uid, pod.key):
-            nodes = Candidates.of(self._cluster.nodes)
+            nodes = self.candidates(pod)
             result = search.find_nodes_that_fit(pod, nodes, CycleState())
             if result.passed:
                 scores = framework.scoring.score(CycleState(), pod, nodes.among(result.passed))
@@ -172,5 +184,13 @@ class Placer:
 def recreated(pod: Pod) -> Pod:
     """Return the pod that a controller creates in place of a pod that is gone. A StatefulSet keeps the name."""
     keeps_name = pod.owner is not None and pod.owner.kind in ("StatefulSet", "VirtualMachineInstance")
-    name = pod.name if keeps_name else f"{pod.name}-again"
-    return replace(pod, name=name, uid=f"{pod.uid}-again", node_name="", terminating=False).nominated("")
+    name = pod.name if keeps_name else f"{pod.name}{AGAIN}"
+    return replace(pod, name=name, uid=f"{pod.uid}{AGAIN}", node_name="", terminating=False).nominated("")
+
+
+def original_name(pod: Pod) -> str:
+    """Return the name of the pod in whose stead this pod was created, however often; else the name of the pod."""
+    name, uid = pod.name, pod.uid
+    while uid.endswith(AGAIN):
+        name, uid = name.removesuffix(AGAIN), uid.removesuffix(AGAIN)
+    return name
