@@ -132,10 +132,14 @@ class Placer:
             return Placement(pod, gate=gate)
         return run_prepared(partial(self._cycle, framework, pod, search or framework.search))
 
+    def candidates(self, pod: Pod) -> Candidates:
+        """Return the nodes that are tried for a pod."""
+        return Candidates.of(self._cluster.nodes)
+
     def _cycle(self, framework: Framework, pod: Pod, search: Search) -> Placement:
         """Raises ``PluginError`` or ``Unprepared``."""
         with self._cluster.without(pod.uid, pod.key):
-            nodes = Candidates.of(self._cluster.nodes)
+            nodes = self.candidates(pod)
             result = search.find_nodes_that_fit(pod, nodes, CycleState())
             if result.passed:
                 scores = framework.scoring.score(CycleState(), pod, nodes.among(result.passed))

@@ -27,7 +27,7 @@ class ScratchCluster:
         self._source = source
         self._profiles = profiles
         self._any_name = any_name
-        self._guard = Guard(Metrics())
+        self.guard = Guard(Metrics())
         self._frameworks: dict[str, Framework] = {}
 
     def copying(self, in_flight: Sequence[Pod] = ()) -> Iterator[None]:
@@ -64,7 +64,7 @@ class ScratchCluster:
         name = pod.spec.scheduler_name if pod.spec.scheduler_name in self._profiles else self._any_name
         framework = self._frameworks.get(name)
         if framework is None:
-            framework = framework_in_memory(self._profiles[name], self.cluster, self._guard)
+            framework = framework_in_memory(self._profiles[name], self.cluster, self.guard)
             self._frameworks[name] = framework
         return framework
 
