@@ -72,7 +72,7 @@ class PageQueues:
         self._reading = _PageQueue()
         self._asking = _PageQueue()
         self._settling = _PageQueue()
-        self._simulating = _PageQueue(0, LONGEST_WHAT_IF_SECONDS, ONE_AT_A_TIME)
+        self._simulating = _PageQueue(0, LONGEST_WHAT_IF_SECONDS, ONE_AT_A_TIME, pauses=0.0)
         self._long_bodies = asyncio.Semaphore(MOST_LONG_BODIES)
 
     async def __call__(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
@@ -184,12 +184,18 @@ class _PageQueue:
     """Queue that computes one page at a time, with a pause after each.
 
     ``most_waiting``: maximum number of further pages that wait. ``seconds``: maximum time to compute a page.
-    ``too_many``: reason for a page that is rejected because the queue is full.
+    ``too_many``: reason for a page that is rejected because the queue is full. ``pauses``: pause after a page, as a
+    multiple of its processor time.
     """
 
     def __init__(
-        self, most_waiting: int = MOST_WAITING, seconds: float = LONGEST_PAGE_SECONDS, too_many: str = TOO_MANY
+        self,
+        most_waiting: int = MOST_WAITING,
+        seconds: float = LONGEST_PAGE_SECONDS,
+        too_many: str = TOO_MANY,
+        pauses: float = PAUSES,
     ) -> None:
+        self._pauses = pauses
         self._most_waiting = most_waiting
         self._seconds = seconds
         self._too_many = too_many
@@ -217,6 +223,6 @@ class _PageQueue:
         except TimeoutError:
             answer.clear()
         finally:
-            pause = min(PAUSES * (thread_time() - started), LONGEST_PAUSE_SECONDS)
+            pause = min(self._pauses * (thread_time() - started), LONGEST_PAUSE_SECONDS)
             asyncio.get_running_loop().call_later(pause, self._free.release)
         return answer or TOO_SLOW

@@ -25,13 +25,13 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import CSI_NODES, NODES, PERSISTENT_VOLUMES, PODS
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
-from app.runtime.profiles import ResolvedProfile
+from app.runtime.profiles import ResolvedProfile, has_point
 from app.runtime.registry import Registry, kube_scheduler_defaults
 from app.runtime.resolving import resolve
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE
 from tests.apiserver import kubeconfig
-from tests.builders import encoded, make_node, make_pod, pod_object
+from tests.builders import encoded, make_pod, node_object, pod_object
 
 ALL: Final = Registry(SHIPPED, DEFAULT_WEIGHTS)
 VOLUMES: Final = ("NodeVolumeLimits", "VolumeBinding", "VolumeZone")
@@ -69,6 +69,7 @@ class Case:
             cast("Feed", self.feed),
             {},
             {found.scheduler_name: ExplainedProfile.of(found, complete=True)},
+            resolved={found.scheduler_name: found},
             explained_by={},
             deciding=self.deciding,
             deciding_feed=cast("Feed", self.feed),
@@ -82,10 +83,13 @@ class TestFilters:
         merged = profile.with_defaults()
 
         names = [ref.name for ref in merged.at("filter")]
-        missing = [it for it in kube_scheduler_defaults("1.36") if it in profile.lacking]
+        lacking = [it for it in kube_scheduler_defaults("1.36") if it in profile.lacking]
+        missing = [it for it in lacking if has_point(merged.specs[it], "filter")]
         assert ["PodTopologySpread", "StickyNode", *missing] == names
         assert {"NodeUnschedulable", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures"} <= {*missing}
-        assert profile.at("score") == merged.at("score")
+        assert [it.weight for it in merged.at("score") if it.name == "TaintToleration"] == [3]
+        assert {"ImageLocality", "NodeResourcesBalancedAllocation"} <= {it.name for it in merged.at("score")}
+        assert ["DynamicResources", "DefaultPreemption"] == [it.name for it in merged.at("postFilter")]
         assert ((), {}) == (merged.not_judged, dict(merged.lacking))
 
     def test_those_of_its_release(self) -> None:
@@ -326,7 +330,7 @@ def rejected(framework: Framework, cluster: Cluster, pod: Pod) -> Mapping[str, s
 
 def test_a_filter_that_only_the_scheduler_runs_is_judged() -> None:
     snapshot, cluster, deciding = TestMaking.made(Settings(cluster=str(SAMPLE)))
-    cluster.upsert_node(replace(make_node("cordoned"), unschedulable=True))
+    cluster.upsert_node(cluster.core.decode_node(encoded(node_object("cordoned", unschedulable=True))))
     pod = cluster.core.decode_pod(encoded(pod_object("p")))
 
     assert "NodeUnschedulable" == rejected(snapshot.frameworks[ANY], cluster, pod)["cordoned"]

@@ -1,0 +1,41 @@
+"""Scratch clusters of small worlds, with kube-scheduler's whole default profile."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from app.config.profile import Profile
+from app.kube.core_v1 import Node, Pod
+from app.runtime.registry import Registry
+from app.runtime.resolving import resolve
+from app.whatif.scratch import ScratchCluster
+from plugins import DEFAULT_WEIGHTS, SHIPPED
+from tests.builders import JsonObject, container, node_object, pod_object
+from tests.harness import World
+
+COMPLETE: Final = {"schedulerName": "*", "preset": "complete"}
+
+
+def node(name: str, cpu: str = "4", zone: str | None = None, **fields: Any) -> JsonObject:
+    allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
+    return node_object(name, zone=zone, status={"allocatable": allocatable}, **fields)
+
+
+def pod(name: str, cpu: str = "1", **fields: Any) -> JsonObject:
+    return pod_object(name, containers=[container(resources={"requests": {"cpu": cpu}})], **fields)
+
+
+def scratch_of(*objects: Node | Pod | JsonObject) -> ScratchCluster:
+    """A filled scratch cluster."""
+    world = World(*objects, profile=COMPLETE)
+    (profile,) = resolve([Profile.model_validate(COMPLETE)], Registry(SHIPPED, DEFAULT_WEIGHTS))
+    scratch = ScratchCluster(world.cluster, {"*": profile}, "*")
+    for _ in scratch.copying():
+        pass
+    return scratch
+
+
+def decoded(scratch: ScratchCluster, *objects: JsonObject) -> list[Pod]:
+    """Pods with all parts that the plugins read."""
+    world = World(cluster=scratch.cluster, profile=COMPLETE)
+    return [world.pod(it) for it in objects]
