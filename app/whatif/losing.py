@@ -69,11 +69,12 @@ class LossCount(Struct):
 
 
 class _WorkloadLoss(Struct):
-    """Loss of one workload in one variant. ``waiting``: the pods that wait."""
+    """Loss of one workload in one variant. ``waiting``: the pods that wait. ``tried``: all changes were tried."""
 
     count: LossCount = field(default_factory=LossCount)
     waiting: list[Placement] = field(default_factory=list)
     change: FieldChange | None = None
+    tried: bool = False
 
 
 _Losses = dict[Workload, _WorkloadLoss]
@@ -94,6 +95,7 @@ def lost(scratch: ScratchCluster, request: LossRequest, budget: Budget) -> Steps
         answers.append((yield from _domain(scratch, domain, running, budget, is_alone=request.value is not None)))
     return {
         "key": request.key,
+        "value": request.value,
         "domains": sorted(answers, key=_worst_first),
         "moreDomains": len(chosen) - len(answers),
     }
@@ -156,6 +158,7 @@ def _carried_out(
     for key, loss in worst[:MOST_CHANGED] if is_alone else ():
         yield f"{outage.value}: trying changes of {key[1]} {key[2]}"
         loss.change = yield from fields.best(loss.waiting, partial(_on_nodes, scratch, key))
+        loss.tried = not budget.is_over
     return losses
 
 
@@ -247,7 +250,12 @@ def _row(key: Workload, losses: Mapping[Outage, _Losses], running: int, tied: in
 
 
 def _outcome(loss: _WorkloadLoss) -> Mapping[str, Any]:
-    return {**_count(loss.count), "reasons": [*_reasons(loss.waiting)], "change": loss.change}
+    return {
+        **_count(loss.count),
+        "reasons": [*_reasons(loss.waiting)],
+        "change": loss.change,
+        "changesTried": loss.tried,
+    }
 
 
 def _reasons(waiting: Sequence[Placement]) -> Iterable[Mapping[str, Any]]:
