@@ -34,6 +34,9 @@ _FIT: Final = "NodeResourcesFit"
 _NODE_AFFINITY: Final = "NodeAffinity"
 _POD_AFFINITY: Final = "InterPodAffinity"
 
+_MORE_SKEW: Final = (1, 2, 3, 4, 6, 8)
+"""Increases of ``maxSkew`` to try before the number of waiting pods, which always suffices for one constraint."""
+
 Changed = Callable[[PodSpec], PodSpec]
 
 
@@ -155,12 +158,12 @@ class OneField:
 
 def _of_constraints(pod: Pod, waiting: int) -> Iterator[_Attempt]:
     for number, constraint in _hard(pod):
+        larger = [constraint.max_skew + it for it in (*(more for more in _MORE_SKEW if more < waiting), waiting)]
         for field, value, changes in (
             ("nodeTaintsPolicy", HONOR, {"node_taints_policy": HONOR}),
             ("nodeAffinityPolicy", HONOR, {"node_affinity_policy": None}),
             ("minDomains", "none", {"min_domains": None}),
-            ("maxSkew", str(constraint.max_skew + 1), {"max_skew": constraint.max_skew + 1}),
-            ("maxSkew", str(constraint.max_skew + waiting), {"max_skew": constraint.max_skew + waiting}),
+            *(("maxSkew", str(it), {"max_skew": it}) for it in larger),
         ):
             if replace(constraint, **changes) != constraint:
                 yield _Attempt(_path(number, field), value, _of_constraint(number, **changes), constraint.topology_key)

@@ -7,11 +7,13 @@ from typing import Any, Final
 
 import pytest
 
+from app.kube.kinds import owner_kind
 from app.verbs.outcome import VerbFailure
 from app.whatif.budget import Budget
 from app.whatif.losing import LossRequest, Steps, lost
 from app.whatif.scratch import ScratchCluster
-from tests.builders import ZONE, JsonObject, constraint, controller, mounting, toleration
+from tests.api.village import machine
+from tests.builders import ZONE, JsonObject, constraint, controller, encoded, mounting, toleration
 from tests.builders import claim_object as claim
 from tests.builders import volume_object as volume
 from tests.unit.app.whatif.scratches import node, pod, scratch_of
@@ -146,6 +148,35 @@ def test_pods_that_nothing_creates_again() -> None:
         it: (agent[it]["lost"], agent[it]["notRecreated"]) for it in VARIANTS
     }
     assert dict.fromkeys(VARIANTS, (1, 1)) == {it: (bare[it]["lost"], bare[it]["notRecreated"]) for it in VARIANTS}
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcome", "after_grace", "helps"),
+    [
+        pytest.param("hard", (1, 0, 1), 0, "grace", id="hard: waits for its home"),
+        pytest.param("grace", (1, 1, 0), 1, None, id="grace: starts elsewhere later"),
+        pytest.param("soft", (1, 1, 0), 0, None, id="soft: starts elsewhere at once"),
+        pytest.param("off", (1, 1, 0), 0, None, id="off: has no home"),
+    ],
+)
+def test_the_policy_of_a_home_decides(
+    policy: str, outcome: tuple[int, int, int], after_grace: int, helps: str | None
+) -> None:
+    """The machine's home is in the lost zone. Also where the zone is only full, the machine does not fit on it."""
+    virtual, instance, launcher = machine("db", "c1", node="c1")
+    virtual["metadata"]["annotations"]["homeport.dev/policy"] = policy
+    scratch = scratch_of(*ZONES, launcher)
+    for found in (virtual, instance):
+        kind = owner_kind(found["apiVersion"], found["kind"])
+        scratch.cluster.others.upsert(kind, kind.decode(encoded(found)))
+
+    found = row(scratch, "db")
+
+    assert "VirtualMachine" == found["kind"]
+    assert dict.fromkeys(VARIANTS, outcome) == {it: numbers(found[it]) for it in VARIANTS}
+    assert dict.fromkeys(VARIANTS, after_grace) == {it: found[it]["afterGrace"] for it in VARIANTS}
+    change_of = {it: found[it]["change"] for it in VARIANTS}
+    assert dict.fromkeys(VARIANTS, helps) == {name: it and it.value for name, it in change_of.items()}
 
 
 def test_static_pods_belong_to_their_node() -> None:
