@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from app.analysis.verdict import status_as_json
 from app.analysis.workloads import workload_of
 from app.framework.status import Status
-from app.kube.core_v1 import Pod
+from app.kube.core_v1 import Node, Pod
 from app.verbs.outcome import VerbFailure
 from app.verbs.similar import similar
 from app.verbs.unserved import printable
 from app.whatif.budget import Budget
 from app.whatif.one_field import FieldChange, OneField
-from app.whatif.outages import LossTrial, LostDomain, Outage, domains_of, is_recreated, tied_to
+from app.whatif.outages import LossTrial, LostDomain, Outage, VolumeTies, is_recreated, nodes_by_value
 from app.whatif.placing import Placement, recreated
 from app.whatif.scratch import ScratchCluster
 
@@ -85,14 +85,19 @@ def lost(scratch: ScratchCluster, request: LossRequest, budget: Budget) -> Steps
 
     If the budget ends, the variants that are left are ``null``.
     """
-    domains = domains_of(scratch, request.key)
+    domains = nodes_by_value(scratch, request.key)
     chosen = _chosen(scratch, request, domains)
     running = Counter(_workload(it) for it in scratch.cluster.pods() if it.node_name and not it.terminating)
     yield None
     answers: list[Mapping[str, Any]] = []
-    for domain in chosen[:MOST_DOMAINS]:
-        yield f"losing {domain.value}: {len(answers)} of {len(chosen)} domains done" if len(chosen) > 1 else None
-        answers.append((yield from _domain(scratch, domain, running, budget, is_alone=request.value is not None)))
+    was_over = False
+    for value in chosen[:MOST_DOMAINS]:
+        yield f"losing {value}: {len(answers)} of {len(chosen)} domains done" if len(chosen) > 1 else None
+        part = budget.part(min(MOST_DOMAINS, len(chosen)) - len(answers))
+        domain = LostDomain.of(scratch, value, domains[value])
+        answers.append((yield from _domain(scratch, domain, running, part, is_alone=request.value is not None)))
+        was_over |= part.was_over
+    budget.was_over |= was_over
     return {
         "key": request.key,
         "value": request.value,
@@ -101,19 +106,21 @@ def lost(scratch: ScratchCluster, request: LossRequest, budget: Budget) -> Steps
     }
 
 
-def _chosen(scratch: ScratchCluster, request: LossRequest, domains: Mapping[str, LostDomain]) -> list[LostDomain]:
-    """Return the domains to lose, those with the most pods first. Raises ``VerbFailure`` if there are none."""
+def _chosen(scratch: ScratchCluster, request: LossRequest, domains: Mapping[str, Sequence[Node]]) -> list[str]:
+    """Return the values to lose, those with the most pods first. Raises ``VerbFailure`` if there are none."""
     if not domains:
         labels = {label for it in scratch.cluster.nodes.values() for label in it.node.labels}
         offered = similar(printable(request.key), sorted(labels), "label")
         raise VerbFailure("nothing_to_do", f'no node has the label "{printable(request.key)}"{offered}')
     if request.value is None:
-        return sorted(domains.values(), key=lambda it: (-len(it.pods), it.value))
+        infos = scratch.cluster.nodes
+        pods = {value: sum(len(infos[it.name].pods) for it in nodes) for value, nodes in domains.items()}
+        return sorted(domains, key=lambda it: (-pods[it], it))
     if request.value not in domains:
         named = f"{printable(request.key)}={printable(request.value)}"
         offered = similar(printable(request.value), sorted(domains))
         raise VerbFailure("nothing_to_do", f'no node has the label "{named}"{offered}')
-    return [domains[request.value]]
+    return [request.value]
 
 
 def _domain(
@@ -121,12 +128,16 @@ def _domain(
 ) -> Steps:
     """Return a ``LostDomain`` as JSON. ``is_alone``: with all workloads and with changes of a field."""
     losses: dict[Outage, _Losses] = {}
-    tied = Counter(_workload(it) for it in domain.pods if not it.terminating and tied_to(scratch, it, domain.names))
-    for outage in Outage:
+    ties = VolumeTies(scratch, domain.names)
+    tied = Counter(_workload(it) for it in domain.pods if not it.terminating and ties.has(it))
+    was_over = False
+    for left, outage in zip(range(len(Outage), 0, -1), Outage, strict=True):
         if not budget.is_over:
-            trial = LossTrial(scratch, domain, outage)
-            losses[outage] = yield from _carried_out(scratch, trial, outage, budget, is_alone=is_alone)
+            trial, part = LossTrial(scratch, domain, outage), budget.part(left)
+            losses[outage] = yield from _carried_out(scratch, trial, outage, part, is_alone=is_alone)
             yield from trial.undo()
+            was_over |= part.was_over
+    budget.was_over |= was_over
     workloads = sorted({key for of_outage in losses.values() for key in of_outage}, key=lambda it: _rank(it, losses))
     if not is_alone:
         workloads = [it for it in workloads if any(of.get(it, _NOTHING).count.waiting for of in losses.values())]

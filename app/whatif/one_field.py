@@ -6,7 +6,7 @@ the workload. Changes that keep the purpose of a rule come first. A soft constra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -159,12 +159,13 @@ class OneField:
 def _of_constraints(pod: Pod, waiting: int) -> Iterator[_Attempt]:
     for number, constraint in _hard(pod):
         larger = [constraint.max_skew + it for it in (*(more for more in _MORE_SKEW if more < waiting), waiting)]
-        for field, value, changes in (
+        fields: list[tuple[str, str, Mapping[str, Any]]] = [
             ("nodeTaintsPolicy", HONOR, {"node_taints_policy": HONOR}),
             ("nodeAffinityPolicy", HONOR, {"node_affinity_policy": None}),
             ("minDomains", "none", {"min_domains": None}),
             *(("maxSkew", str(it), {"max_skew": it}) for it in larger),
-        ):
+        ]
+        for field, value, changes in fields:
             if replace(constraint, **changes) != constraint:
                 yield _Attempt(_path(number, field), value, _of_constraint(number, **changes), constraint.topology_key)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from app.homes.lists import HomeLists
 from app.homes.protocol import HomesPlugin, Policy
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from app.kube.node_affinity import RequiredNodeAffinity
 from app.kube.node_state import UNKNOWN
 from app.kube.taints import NO_EXECUTE, NO_SCHEDULE, Taint, stays_with, tolerates_all
 from app.runtime.framework import Framework
@@ -52,7 +53,7 @@ class Outage(StrEnum):
 
 
 class LostDomain(Struct, frozen=True):
-    """Nodes that are lost together. ``pods``: pods on them, without static pods, first the oldest.
+    """Nodes that are lost together. ``pods``: pods on them, without static pods, in the order of the scheduling queue.
 
     ``static``: number of static pods.
     """
@@ -62,24 +63,24 @@ class LostDomain(Struct, frozen=True):
     pods: Sequence[Pod]
     static: int
 
+    @classmethod
+    def of(cls, scratch: ScratchCluster, value: str, nodes: Sequence[Node]) -> Self:
+        every = [pod for node in nodes for pod in scratch.cluster.nodes[node.name].pods.values()]
+        pods = sorted((it for it in every if not is_static(it)), key=lambda it: (-it.spec.priority, it.created, it.key))
+        return cls(value, nodes, pods, len(every) - len(pods))
+
     @property
     def names(self) -> frozenset[str]:
         return frozenset(it.name for it in self.nodes)
 
 
-def domains_of(scratch: ScratchCluster, key: str) -> dict[str, LostDomain]:
-    """Return the domains of a node label, by value."""
+def nodes_by_value(scratch: ScratchCluster, key: str) -> dict[str, list[Node]]:
+    """Return the nodes that have a label, by its value."""
     nodes: dict[str, list[Node]] = {}
     for info in scratch.cluster.nodes.values():
         if key in info.node.labels:
             nodes.setdefault(info.node.labels[key], []).append(info.node)
-    return {value: _domain(scratch, value, of_value) for value, of_value in nodes.items()}
-
-
-def _domain(scratch: ScratchCluster, value: str, nodes: Sequence[Node]) -> LostDomain:
-    every = [pod for node in nodes for pod in scratch.cluster.nodes[node.name].pods.values()]
-    running = [it for it in every if not is_static(it)]
-    return LostDomain(value, nodes, sorted(running, key=lambda it: (it.created, it.key)), len(every) - len(running))
+    return nodes
 
 
 def is_static(pod: Pod) -> bool:
@@ -212,20 +213,31 @@ def unreachable(node: Node) -> Node:
     return replace(node, taints=taints, parts=replace(node.parts, state=state))
 
 
-def tied_to(scratch: ScratchCluster, pod: Pod, names: Collection[str]) -> bool:
-    """Return whether a volume of the pod can be used only on the nodes ``names``."""
-    cluster = scratch.cluster
-    for volume in pod.spec.parts.volumes or pod.spec.parts.pending_volumes or ():
-        claim_name = volume.claim_name(pod.name)
-        claim = None if claim_name is None else cluster.others.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, claim_name)
-        if claim is None or not claim.volume_name:
-            continue
-        found = cluster.others.get(PERSISTENT_VOLUMES, "", claim.volume_name)
-        affinity = None if found is None else found.affinity or found.migrated_affinity
-        if affinity is None:
-            continue
-        matcher = affinity.compiled()
-        matching = (name for name, it in cluster.base_nodes.items() if matcher.matches(name, it.node.labels))
-        if all(name in names for name in matching):
-            return True
-    return False
+class VolumeTies:
+    """Finds pods with a volume that only some nodes can use. ``names``: these nodes."""
+
+    def __init__(self, scratch: ScratchCluster, names: Collection[str]) -> None:
+        self._cluster = scratch.cluster
+        self._names = names
+        self._known: dict[RequiredNodeAffinity, bool] = {}
+
+    def has(self, pod: Pod) -> bool:
+        """Return whether a bound volume of the pod can be used on no node but these."""
+        others = self._cluster.others
+        for volume in pod.spec.parts.volumes or pod.spec.parts.pending_volumes or ():
+            claim_name = volume.claim_name(pod.name)
+            claim = claim_name and others.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, claim_name)
+            found = claim and claim.volume_name and others.get(PERSISTENT_VOLUMES, "", claim.volume_name)
+            affinity = found and (found.affinity or found.migrated_affinity)
+            if affinity and self._is_only_here(affinity):
+                return True
+        return False
+
+    def _is_only_here(self, affinity: RequiredNodeAffinity) -> bool:
+        if affinity not in self._known:
+            matcher = affinity.compiled()
+            nodes = self._cluster.base_nodes.items()
+            self._known[affinity] = all(
+                name in self._names for name, it in nodes if matcher.matches(name, it.node.labels)
+            )
+        return self._known[affinity]
