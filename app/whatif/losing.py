@@ -191,7 +191,7 @@ def _counted(trial: LossTrial) -> _Losses:
         count.lost += 1
         count.not_recreated += not is_recreated(pod)
     for pod in trial.placer.victims:
-        if pod.uid not in new:
+        if pod.uid not in new and not pod.terminating:
             count = of(pod).count
             count.evicted += 1
             count.not_recreated += pod.owner is None

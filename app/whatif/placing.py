@@ -25,6 +25,9 @@ from app.runtime.post_filters import advance
 from app.runtime.search import Search
 from app.whatif.scratch import ScratchCluster
 
+_PREEMPTION: Final = ["DefaultPreemption"]
+"""PostFilter plugins that evict only pods of lower priority."""
+
 _NO_VICTIMS: Final[Sequence[Pod]] = ()
 
 
@@ -57,6 +60,7 @@ class Placer:
         self._scratch = scratch
         self._cluster = scratch.cluster
         self._preempts = preempts
+        self._lowest = min((it.spec.priority for it in self._cluster.pods()), default=0)
 
     def queued(self, pods: Sequence[Pod]) -> list[Pod]:
         """Return pods in the order of QueueSort; equal ones in the given order. Raises ``PluginError``."""
@@ -77,11 +81,22 @@ class Placer:
         of a pod that is placed later replaces the earlier one, at the end of the list.
         """
         queue = self.queued(pods)
+        failed: dict[Inputs, Placement] = {}
         for pod in queue:
+            known = failed.get(inputs := inputs_of(pod))
+            if known is not None:  # nothing has changed since an equal pod was tried
+                self._cluster.upsert_pod(pod)
+                placements.append(replace(known, pod=pod))
+                yield
+                continue
             placement = self.place(pod)
             placements.append(placement)
-            if placement.victims and placement.node:
-                queue += [recreated(victim) for victim in placement.victims if victim.owner is not None]
+            if placement.node or (self._preempts and placement.victims):
+                failed.clear()
+            if not placement.node:
+                failed[inputs] = placement
+            if self._preempts:
+                queue += map(recreated, filter(_comes_back, placement.victims))
             yield
         placed = True
         while placed:
@@ -111,6 +126,7 @@ class Placer:
     def place(self, pod: Pod) -> Placement:
         """Run one cycle for a pod without a node, and put the pod on the chosen node. Raises ``PluginError``."""
         framework = self._scratch.framework_for(pod)
+        self._lowest = min(self._lowest, pod.spec.priority)
         self._cluster.upsert_pod(pod)
         placement = self.tried(framework, pod)
         if placement.victims and self._preempts:
@@ -155,22 +171,23 @@ class Placer:
 
         Raises ``PluginError`` or ``Unprepared``.
         """
-        if not framework.slots["postFilter"] or not rejected:
+        plugins = [slot.name for slot in framework.slots["postFilter"]]
+        if not plugins or not rejected or (plugins == _PREEMPTION and pod.spec.priority <= self._lowest):
             return "", ()
-        steps = framework.post_filters.post_filter(self._state(framework, pod), pod, rejected)
+        state = CycleState()
+        framework.filters.pre_filter(state, pod)
+        steps = framework.post_filters.post_filter(state, pod, rejected)
         over, answer = advance(steps, None)
         while not over:
-            over, answer = advance(steps, self._state(framework, pod))
+            over, answer = advance(steps, state)
         result, _ = answer
         if result is None or result.victims is None:
             return "", ()
         return result.nominated_node_name, result.victims.pods
 
-    @staticmethod
-    def _state(framework: Framework, pod: Pod) -> CycleState:
-        state = CycleState()
-        framework.filters.pre_filter(state, pod)
-        return state
+
+def _comes_back(victim: Pod) -> bool:
+    return victim.owner is not None and not victim.terminating
 
 
 def recreated(pod: Pod) -> Pod:
