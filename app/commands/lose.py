@@ -141,9 +141,9 @@ def _why(workload: Json) -> Iterator[str]:
 
 
 def _reasons(outcome: Json) -> Iterator[str]:
-    for it in outcome["reasons"]:
-        nodes = f"{it['count']} nodes: " if it["count"] else ""
-        yield f"{nodes}{it['plugin']}: {', '.join(it['reasons'])}"
+    for reason in outcome["reasons"]:
+        nodes = f"{reason['count']} nodes: " if reason["count"] else ""
+        yield f"{nodes}{reason['plugin']}: {', '.join(reason['reasons'])}"
 
 
 def _change(outcome: Json) -> Iterator[str]:

@@ -18,8 +18,8 @@ from app.verbs.outcome import VerbFailure
 from app.verbs.similar import similar
 from app.verbs.unserved import printable
 from app.whatif.budget import Budget
+from app.whatif.loss_trial import LossTrial, LossVariant, LostDomain, VolumeTies, is_recreated, nodes_by_value
 from app.whatif.one_field import FieldChange, OneField
-from app.whatif.outages import LossTrial, LostDomain, Outage, VolumeTies, is_recreated, nodes_by_value
 from app.whatif.placing import Placement, recreated
 from app.whatif.scratch import ScratchCluster
 
@@ -126,19 +126,19 @@ def _chosen(scratch: ScratchCluster, request: LossRequest, domains: Mapping[str,
 def _domain(
     scratch: ScratchCluster, domain: LostDomain, running: Mapping[Workload, int], budget: Budget, *, is_alone: bool
 ) -> Steps:
-    """Return a ``LostDomain`` as JSON. ``is_alone``: with all workloads and with changes of a field."""
-    losses: dict[Outage, _Losses] = {}
+    """Return a ``DomainLoss`` as JSON. ``is_alone``: with all workloads and with changes of a field."""
+    losses: dict[LossVariant, _Losses] = {}
     ties = VolumeTies(scratch, domain.names)
     tied = Counter(_workload(it) for it in domain.pods if not it.terminating and ties.has(it))
     was_over = False
-    for left, outage in zip(range(len(Outage), 0, -1), Outage, strict=True):
+    for left, variant in zip(range(len(LossVariant), 0, -1), LossVariant, strict=True):
         if not budget.is_over:
-            trial, part = LossTrial(scratch, domain, outage), budget.part(left)
-            losses[outage] = yield from _carried_out(scratch, trial, outage, part, is_alone=is_alone)
+            trial, part = LossTrial(scratch, domain, variant), budget.part(left)
+            losses[variant] = yield from _carried_out(scratch, trial, variant, part, is_alone=is_alone)
             yield from trial.undo()
             was_over |= part.was_over
     budget.was_over |= was_over
-    workloads = sorted({key for of_outage in losses.values() for key in of_outage}, key=lambda it: _rank(it, losses))
+    workloads = sorted({key for of_variant in losses.values() for key in of_variant}, key=lambda it: _rank(it, losses))
     if not is_alone:
         workloads = [it for it in workloads if any(of.get(it, _NOTHING).count.waiting for of in losses.values())]
     most = MOST_WORKLOADS if is_alone else MOST_WORST
@@ -147,27 +147,27 @@ def _domain(
         "nodes": len(domain.nodes),
         "pods": len(domain.pods) + domain.static,
         "staticPods": domain.static,
-        **{it.value: _total(losses[it]) if it in losses else None for it in Outage},
+        **{it.value: _total(losses[it]) if it in losses else None for it in LossVariant},
         "workloads": [_row(it, losses, running[it], tied[it]) for it in workloads[:most]],
         "moreWorkloads": max(0, len(workloads) - most),
     }
 
 
 def _carried_out(
-    scratch: ScratchCluster, trial: LossTrial, outage: Outage, budget: Budget, *, is_alone: bool
+    scratch: ScratchCluster, trial: LossTrial, variant: LossVariant, budget: Budget, *, is_alone: bool
 ) -> Generator[str | None, None, _Losses]:
     yield from trial.begin()
     pods = [recreated(it) for it in trial.lost if is_recreated(it)]
     for _ in trial.placer.placing(pods, trial.placements):
         number = len(trial.placements)
-        yield f"{outage.value}: placing pods: {number} of {len(pods)}" if is_alone and number % _STEP == 0 else None
+        yield f"{variant.value}: placing pods: {number} of {len(pods)}" if is_alone and number % _STEP == 0 else None
         if budget.is_over:
             break
     losses = _counted(trial)
     worst = sorted((it for it in losses.items() if it[1].waiting), key=lambda it: (-len(it[1].waiting), it[0]))
     fields = OneField(scratch, trial.placer_that_evicts_nothing(), budget)
     for key, loss in worst[:MOST_CHANGED] if is_alone else ():
-        yield f"{outage.value}: trying changes of {key[1]} {key[2]}"
+        yield f"{variant.value}: trying changes of {key[1]} {key[2]}"
         loss.change = yield from fields.best(loss.waiting, partial(_on_nodes, scratch, key))
         loss.tried = not budget.is_over
     return losses
@@ -216,14 +216,14 @@ def _workload(pod: Pod) -> Workload:
     return (pod.namespace, *workload_of(pod))
 
 
-def _rank(key: Workload, losses: Mapping[Outage, _Losses]) -> tuple[Any, ...]:
+def _rank(key: Workload, losses: Mapping[LossVariant, _Losses]) -> tuple[Any, ...]:
     """Sort key of a workload: first those with the most waiting pods, then those with the most lost pods."""
-    counts = [of_outage.get(key, _NOTHING).count for of_outage in losses.values()]
+    counts = [of_variant.get(key, _NOTHING).count for of_variant in losses.values()]
     return (-max(it.waiting for it in counts), -max(it.lost for it in counts), key)
 
 
 def _worst_first(domain: Mapping[str, Any]) -> tuple[Any, ...]:
-    counts = [domain[it.value] for it in Outage if domain[it.value] is not None]
+    counts = [domain[it.value] for it in LossVariant if domain[it.value] is not None]
     most = [max((it[name] for it in counts), default=-1) for name in ("waiting", "lost")]
     return (-most[0], -most[1], domain["value"])
 
@@ -247,8 +247,8 @@ def _count(count: LossCount) -> dict[str, int]:
     }
 
 
-def _row(key: Workload, losses: Mapping[Outage, _Losses], running: int, tied: int) -> Mapping[str, Any]:
-    """Return a ``WorkloadLoss`` as JSON."""
+def _row(key: Workload, losses: Mapping[LossVariant, _Losses], running: int, tied: int) -> Mapping[str, Any]:
+    """Return a ``LostWorkload`` as JSON."""
     namespace, kind, name = key
     return {
         "namespace": namespace,
@@ -256,7 +256,7 @@ def _row(key: Workload, losses: Mapping[Outage, _Losses], running: int, tied: in
         "name": name,
         "running": running,
         "tiedByVolume": tied,
-        **{it.value: _outcome(losses[it].get(key, _NOTHING)) if it in losses else None for it in Outage},
+        **{it.value: _outcome(losses[it].get(key, _NOTHING)) if it in losses else None for it in LossVariant},
     }
 
 

@@ -22,7 +22,7 @@ from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.kube.node_affinity import ANY_NODE
 from app.kube.quantity import round_amount, shown_amount
 from app.whatif.budget import Budget
-from app.whatif.outages import LossPlacer, keeps_homes
+from app.whatif.loss_trial import LossPlacer, keeps_homes
 from app.whatif.placing import Placement
 from app.whatif.scratch import ScratchCluster
 
@@ -52,7 +52,7 @@ class FieldChange(Struct, frozen=True, rename="camel"):
     waiting: int
 
 
-class _Attempt(Struct, frozen=True):
+class _FieldAttempt(Struct, frozen=True):
     """Change to try. ``of_all``: the change matters for pods that have a node, too.
 
     ``policy``: new policy of the home, which is a change of the owner and not of the pod.
@@ -94,7 +94,7 @@ class OneField:
         return best
 
     def _tried(
-        self, attempt: _Attempt, waiting: Sequence[Pod], others: Callable[[], Sequence[Pod]]
+        self, attempt: _FieldAttempt, waiting: Sequence[Pod], others: Callable[[], Sequence[Pod]]
     ) -> Generator[None, None, int]:
         """Return the number of pods that wait after a change."""
         owner = None if attempt.policy is None else self._owner(waiting[0])
@@ -135,28 +135,28 @@ class OneField:
         framework = self._scratch.framework_for(pod)
         return HomeLists((framework,), self._scratch.guard).home_of(framework, pod)
 
-    def _attempts(self, waiting: Sequence[Placement]) -> Iterator[_Attempt]:
+    def _attempts(self, waiting: Sequence[Placement]) -> Iterator[_FieldAttempt]:
         """Yield the changes of rules that reject a node first."""
         placement = waiting[0]
         pod, plugins = placement.pod, {status.plugin for it in waiting for status, _ in it.rejections}
         if keeps_homes(self._scratch.framework_for(pod), placement):
             for policy in (Policy.GRACE, Policy.SOFT):
-                yield _Attempt(f"metadata.annotations[{POLICY}]", policy.value, _unchanged, policy=policy)
+                yield _FieldAttempt(f"metadata.annotations[{POLICY}]", policy.value, _unchanged, policy=policy)
         if SPREAD in plugins:
             yield from _of_constraints(pod, len(waiting))
         if _POD_AFFINITY in plugins:
             yield from _of_pod_affinity(pod.spec)
         if _NODE_AFFINITY in plugins and pod.spec.affinity is not ANY_NODE:
-            yield _Attempt("spec.nodeSelector and required node affinity", "none", _with(affinity=ANY_NODE))
+            yield _FieldAttempt("spec.nodeSelector and required node affinity", "none", _with(affinity=ANY_NODE))
         if _FIT in plugins:
             yield from _of_requests(self._placer.candidates(pod), pod.spec)
         if SPREAD in plugins:
             for number, constraint in _hard(pod):
                 soft = _of_constraint(number, when_unsatisfiable=SCHEDULE_ANYWAY, min_domains=None)
-                yield _Attempt(_path(number, "whenUnsatisfiable"), SCHEDULE_ANYWAY, soft, constraint.topology_key)
+                yield _FieldAttempt(_path(number, "whenUnsatisfiable"), SCHEDULE_ANYWAY, soft, constraint.topology_key)
 
 
-def _of_constraints(pod: Pod, waiting: int) -> Iterator[_Attempt]:
+def _of_constraints(pod: Pod, waiting: int) -> Iterator[_FieldAttempt]:
     for number, constraint in _hard(pod):
         larger = [constraint.max_skew + it for it in (*(more for more in _MORE_SKEW if more < waiting), waiting)]
         fields: list[tuple[str, str, Mapping[str, Any]]] = [
@@ -167,7 +167,9 @@ def _of_constraints(pod: Pod, waiting: int) -> Iterator[_Attempt]:
         ]
         for field, value, changes in fields:
             if replace(constraint, **changes) != constraint:
-                yield _Attempt(_path(number, field), value, _of_constraint(number, **changes), constraint.topology_key)
+                yield _FieldAttempt(
+                    _path(number, field), value, _of_constraint(number, **changes), constraint.topology_key
+                )
 
 
 def _hard(pod: Pod) -> Iterator[tuple[int, TopologySpreadConstraint]]:
@@ -186,11 +188,13 @@ def _of_constraint(number: int, **changes: Any) -> Changed:
     return changed
 
 
-def _of_pod_affinity(spec: PodSpec) -> Iterator[_Attempt]:
+def _of_pod_affinity(spec: PodSpec) -> Iterator[_FieldAttempt]:
     terms: Any = spec.parts.pod_affinity
     for field, name in (("podAntiAffinity", "required_anti"), ("podAffinity", "required")):
         if terms is not None and getattr(terms, name):
-            yield _Attempt(f"spec.affinity.{field}", "preferred instead of required", _without_terms(name), of_all=True)
+            yield _FieldAttempt(
+                f"spec.affinity.{field}", "preferred instead of required", _without_terms(name), of_all=True
+            )
 
 
 def _without_terms(name: str) -> Changed:
@@ -201,7 +205,7 @@ def _without_terms(name: str) -> Changed:
     return changed
 
 
-def _of_requests(nodes: Candidates, spec: PodSpec) -> Iterator[_Attempt]:
+def _of_requests(nodes: Candidates, spec: PodSpec) -> Iterator[_FieldAttempt]:
     """Yield smaller requests of each resource: the most that is free on a node, a half and a quarter."""
     resources = spec.parts.resources
     wanted_of = {} if resources is None else resources.requests
@@ -213,7 +217,7 @@ def _of_requests(nodes: Candidates, spec: PodSpec) -> Iterator[_Attempt]:
         for amount in sorted({round_amount(name, it) for it in (most[name], wanted // 2, wanted // 4)}, reverse=True):
             if 0 < amount < wanted:
                 text = f"{shown_amount(name, amount)} instead of {shown_amount(name, wanted)}"
-                yield _Attempt(f"resources.requests.{name}", text, _requesting(name, amount))
+                yield _FieldAttempt(f"resources.requests.{name}", text, _requesting(name, amount))
 
 
 def _requesting(name: str, amount: int) -> Changed:

@@ -53,8 +53,8 @@ def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
     )
     async def lose(request: Request) -> Response:
         body = await parsed(request, LoseRequest.model_validate_json, max_body_bytes)
-        asked = LossRequest(body.key, body.value)
-        return await answered(what_if, LOSS_PLAN, lambda scratch, budget: lost(scratch, asked, budget))
+        loss = LossRequest(body.key, body.value)
+        return await answered(what_if, LOSS_PLAN, lambda scratch, budget: lost(scratch, loss, budget))
 
     return router
 

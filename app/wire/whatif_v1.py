@@ -183,7 +183,7 @@ class LostWorkload(CamelModel):
     full: WorkloadOutcome | None
 
 
-class LostDomain(CamelModel):
+class DomainLoss(CamelModel):
     """Loss of one domain. A variant is null if the processor time did not suffice for it."""
 
     value: str
@@ -207,5 +207,5 @@ class LossPlan(WhatIfAnswer):
     kind: Literal["LossPlan"]
     key: str
     value: str | None
-    domains: list[LostDomain]
+    domains: list[DomainLoss]
     more_domains: int = Field(description="Number of domains that were not computed, because at most 50 are.")

@@ -12,8 +12,8 @@ from app.whatif.losing import LossRequest, lost
 from app.whatif.scratch import ScratchCluster
 from tests.builders import HOSTNAME, ZONE, JsonObject, constraint, controller, taint, toleration
 from tests.strategies import examples
+from tests.unit.app.whatif.losses import ended
 from tests.unit.app.whatif.scratches import node, pod, scratch_of
-from tests.unit.app.whatif.test_losing import ended
 
 APPS = ("web", "db", "batch")
 KINDS = ("ReplicaSet", "StatefulSet", "DaemonSet", "Node", "")

@@ -39,7 +39,7 @@ STATIC: Final = "Node"
 _STEP: Final = 256
 
 
-class Outage(StrEnum):
+class LossVariant(StrEnum):
     """Variant of a loss."""
 
     GONE = "gone"
@@ -92,44 +92,44 @@ def is_recreated(pod: Pod) -> bool:
     return pod.owner is not None and pod.owner.kind not in (DAEMON_SET, STATIC)
 
 
-def is_lost(pod: Pod, outage: Outage) -> bool:
+def is_lost(pod: Pod, variant: LossVariant) -> bool:
     """Return whether a pod on a lost node does not stay there."""
-    if outage is not Outage.TAINTED:
+    if variant is not LossVariant.TAINTED:
         return True
     is_daemon = pod.owner is not None and pod.owner.kind in (DAEMON_SET, STATIC)
     return not (is_daemon or stays_with(pod.spec.tolerations, TAINTS[1]))
 
 
 class LossTrial:
-    """One outage of a domain on the scratch cluster. ``lost``: running pods that are lost, without static pods."""
+    """One variant of a loss on the scratch cluster. ``lost``: running pods that are lost, without static pods."""
 
-    def __init__(self, scratch: ScratchCluster, domain: LostDomain, outage: Outage) -> None:
+    def __init__(self, scratch: ScratchCluster, domain: LostDomain, variant: LossVariant) -> None:
         self._scratch = scratch
         self._cluster = scratch.cluster
         self._domain = domain
-        self._outage = outage
+        self._variant = variant
         self._removed: list[Pod] = []
-        self.lost: Sequence[Pod] = [it for it in domain.pods if not it.terminating and is_lost(it, outage)]
-        self._closed = domain.names if outage is not Outage.GONE else frozenset()
-        self.placer = LossPlacer(scratch, self._closed, outage)
+        self.lost: Sequence[Pod] = [it for it in domain.pods if not it.terminating and is_lost(it, variant)]
+        self._closed = domain.names if variant is not LossVariant.GONE else frozenset()
+        self.placer = LossPlacer(scratch, self._closed, variant)
         self.placements: list[Placement] = []
 
     def begin(self) -> Iterator[None]:
         """Remove the pods and change the nodes, in steps."""
         for number, node in enumerate(self._domain.nodes):
             for pod in tuple(self._cluster.base_nodes[node.name].pods.values()):
-                if is_lost(pod, self._outage):
+                if is_lost(pod, self._variant):
                     self._removed.append(pod)
                     self._cluster.delete_pod(pod.key, pod.uid)
-            if self._outage is Outage.GONE:
+            if self._variant is LossVariant.GONE:
                 self._cluster.delete_node(node.name)
-            elif self._outage is Outage.TAINTED:
+            elif self._variant is LossVariant.TAINTED:
                 self._cluster.upsert_node(unreachable(node))
             if number % _STEP == _STEP - 1:
                 yield
 
     def placer_that_evicts_nothing(self) -> LossPlacer:
-        return LossPlacer(self._scratch, self._closed, self._outage, preempts=False)
+        return LossPlacer(self._scratch, self._closed, self._variant, preempts=False)
 
     def undo(self) -> Iterator[None]:
         """Restore nodes and pods as they were before ``begin``, in steps."""
@@ -138,7 +138,7 @@ class LossTrial:
             self._cluster.delete_pod(placement.pod.key, placement.pod.uid)
             if number % _STEP == _STEP - 1:
                 yield
-        if self._outage is not Outage.FULL:
+        if self._variant is not LossVariant.FULL:
             for node in self._domain.nodes:
                 self._cluster.upsert_node(node)
         for number, pod in enumerate((*self._removed, *(it for it in self.placer.victims if it.uid not in new))):
@@ -155,12 +155,12 @@ class LossPlacer(Placer):
     """
 
     def __init__(
-        self, scratch: ScratchCluster, closed: Collection[str], outage: Outage, *, preempts: bool = True
+        self, scratch: ScratchCluster, closed: Collection[str], variant: LossVariant, *, preempts: bool = True
     ) -> None:
         """``closed``: names of lost nodes that still exist. Only pods that tolerate their taints can go there."""
         super().__init__(scratch, preempts=preempts)
         self._closed = closed
-        self._outage = outage
+        self._variant = variant
         self._homes: dict[str, tuple[HomeLists, Search]] = {}
         self._open: tuple[int, Sequence[str]] = (-1, ())
         self.after_grace: set[str] = set()
@@ -168,7 +168,7 @@ class LossPlacer(Placer):
 
     def candidates(self, pod: Pod) -> Candidates:
         nodes = super().candidates(pod)
-        if not self._closed or (self._outage is Outage.TAINTED and tolerates_all(pod.spec.tolerations, TAINTS)):
+        if not self._closed or (self._variant is LossVariant.TAINTED and tolerates_all(pod.spec.tolerations, TAINTS)):
             return nodes
         if self._open[0] != self._cluster.node_set:
             self._open = self._cluster.node_set, tuple(it for it in nodes.names if it not in self._closed)
@@ -224,11 +224,11 @@ class VolumeTies:
     def has(self, pod: Pod) -> bool:
         """Return whether a bound volume of the pod can be used on no node but these."""
         others = self._cluster.others
-        for volume in pod.spec.parts.volumes or pod.spec.parts.pending_volumes or ():
-            claim_name = volume.claim_name(pod.name)
-            claim = claim_name and others.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, claim_name)
-            found = claim and claim.volume_name and others.get(PERSISTENT_VOLUMES, "", claim.volume_name)
-            affinity = found and (found.affinity or found.migrated_affinity)
+        for pod_volume in pod.spec.parts.volumes or pod.spec.parts.pending_volumes or ():
+            name = pod_volume.claim_name(pod.name)
+            claim = name and others.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, name)
+            volume = claim and claim.volume_name and others.get(PERSISTENT_VOLUMES, "", claim.volume_name)
+            affinity = volume and (volume.affinity or volume.migrated_affinity)
             if affinity and self._is_only_here(affinity):
                 return True
         return False
