@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.generate import SPREADING
-from tests.conformance.live import cases, prioritize, remedies, whole
+from tests.conformance.live import cases, losses, prioritize, remedies, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
 
@@ -13,6 +13,7 @@ pytestmark = pytest.mark.long
 
 CASES = 6
 STUCK = 20
+LOSSES = 5
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +68,12 @@ def test_the_best_remedy_of_a_stuck_pod_lets_it_be_bound(plane: ControlPlane) ->
     assert all(it.bound == it.tried for it in tallies if it.sort != remedies.NONE)
     assert remedies.enough(tallies)
     assert len(tallies) > 4
+
+
+def test_after_the_loss_of_a_zone_as_many_pods_wait_as_was_said(plane: ControlPlane) -> None:
+    """Each of the three variants at least once."""
+    tally = losses.measure(plane, LOSSES)
+
+    assert [] == tally.wrong
+    assert LOSSES == tally.equal
+    assert min(tally.placed, tally.waiting) > 0

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance.live import cases, prioritize, remedies, simulations, whole
+from tests.conformance.live import cases, losses, prioritize, remedies, simulations, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.binaries import DEFAULT_KUBERNETES
 from tests.controlplane.controlplane import ControlPlane
@@ -108,12 +108,18 @@ def _simulations(arguments: argparse.Namespace) -> Sequence[Any]:
         return [simulations.measure(plane, arguments.count, seed=arguments.seed)]
 
 
+def _losses(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane() as plane:
+        return [losses.measure(plane, arguments.count, seed=arguments.seed)]
+
+
 PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Sequence[Any]]]] = {
     "prioritize": _prioritize,
     "whole": _whole,
     "cases": _cases,
     "remedies": _remedies,
     "simulations": _simulations,
+    "lose": _losses,
 }
 
 
