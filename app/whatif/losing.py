@@ -52,17 +52,19 @@ class LossRequest(Struct, frozen=True):
 
 
 class LossCount(Struct):
-    """Numbers of pods. ``lost`` and ``evicted`` together equal the sum of all others but ``after_grace``.
+    """Numbers of pods. ``lost`` and ``evicted`` are the sum of ``placed``, ``waiting`` and both numbers with ``not``.
 
     ``evicted``: pods on other nodes that are evicted to make room. ``after_grace``: those of ``placed`` that first wait
-    for their home. ``not_recreated``: pods that no controller creates again elsewhere. ``not_reached``: pods that were
-    not placed because the processor time was used up.
+    for their home. ``ties``: those for which other nodes have the same score, so that kube-scheduler can take another.
+    ``not_recreated``: pods that no controller creates again elsewhere. ``not_reached``: pods that were not tried,
+    because the processor time was used up.
     """
 
     lost: int = 0
     evicted: int = 0
     placed: int = 0
     after_grace: int = 0
+    ties: int = 0
     waiting: int = 0
     not_recreated: int = 0
     not_reached: int = 0
@@ -199,6 +201,7 @@ def _counted(trial: LossTrial) -> _Losses:
         if placement.pod.uid not in gone:
             loss = of(placement.pod)
             loss.count.placed += not placement.waits
+            loss.count.ties += placement.ties > 0
             loss.count.after_grace += placement.pod.uid in trial.placer.after_grace
             loss.count.waiting += placement.waits
             if placement.waits:
@@ -241,6 +244,7 @@ def _count(count: LossCount) -> dict[str, int]:
         "evicted": count.evicted,
         "placed": count.placed,
         "afterGrace": count.after_grace,
+        "ties": count.ties,
         "waiting": count.waiting,
         "notRecreated": count.not_recreated,
         "notReached": count.not_reached,

@@ -142,12 +142,16 @@ class Simulation(WhatIfAnswer):
 
 
 class LostPods(CamelModel):
-    """Numbers of pods after a loss. ``lost`` plus ``evicted`` is the sum of all others but ``afterGrace``."""
+    """Numbers of pods after a loss.
+
+    ``lost`` plus ``evicted`` is the sum of ``placed``, ``waiting``, ``notRecreated`` and ``notReached``.
+    """
 
     lost: int
     evicted: int = Field(description="Pods on other nodes that are evicted to make room for lost pods.")
     placed: int = Field(description="Pods that were lost or evicted and are placed again.")
     after_grace: int = Field(description="Those of them that first wait for their home during its grace period.")
+    ties: int = Field(description="Those of them for which other nodes have the same score: kube-scheduler takes any.")
     waiting: int
     not_recreated: int = Field(description="Pods that no controller creates again on another node.")
     not_reached: int = Field(description="Pods that were not tried, because the processor time was used up.")

@@ -14,7 +14,7 @@ from tests.api.service import SAMPLE
 from tests.builders import ZONE, JsonObject
 
 SAVED: Final = ("--saved", str(SAMPLE), "-q")
-NUMBERS: Final = ("lost", "evicted", "placed", "afterGrace", "waiting", "notRecreated", "notReached")
+NUMBERS: Final = ("lost", "evicted", "placed", "afterGrace", "ties", "waiting", "notRecreated", "notReached")
 LEGEND: Final = 4
 """Lines about the meaning of the variants."""
 
