@@ -116,7 +116,7 @@ from app.writes.read_back import BindConfirmation
 
 _LOG: Final = structlog.get_logger(__name__)
 _MARGIN: Final = 0.25
-"""Answers must be sent this many seconds before the caller's time limit."""
+"""Seconds before the caller's time limit by which answers must be sent."""
 
 END_SECONDS: Final = 19.0
 """Maximum number of seconds from a signal to the end of the process. Kubernetes grants a pod 30 seconds by default."""
@@ -153,8 +153,8 @@ class _Elected(Struct, frozen=True):
 class HomeportService:
     """All parts of the service.
 
-    ``load`` fills the snapshot if ``settings.cluster`` is set; ``None`` reads the file of that name. With ``progress``,
-    what-ifs run in this process and call it with texts; else they run in child processes. The constructor
+    ``load`` fills the snapshot if ``settings.cluster`` is set; without ``load``, the file of this setting is read. With
+    ``progress``, what-ifs run in this process and call it with texts; else they run in child processes. The constructor
     raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
 
     _listeners: Sequence[Listener] = ()

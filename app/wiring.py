@@ -23,6 +23,7 @@ from app.framework.handle import Handle, ProfileContext
 from app.framework.uses import Use
 from app.homes.protocol import HomesPlugin
 from app.kube.client import REQUEST_SECONDS
+from app.kube.kinds import PRIORITY_CLASSES
 from app.replicas.authority import Authority, CertificateSpec
 from app.replicas.lease import post_seconds
 from app.rights.access_review import PermissionCheck
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def snapshot(settings: Settings, resolved: Sequence[ResolvedProfile]) -> Cluster:
-    """Create the empty snapshot of the decisions. That of a saved cluster also has what explain reads."""
+    """Create the empty snapshot that decisions read. For a saved cluster, explain reads it too."""
     return Cluster(core_for((*resolved, *(_explained(settings, resolved) if settings.cluster is not None else ()))))
 
 
@@ -56,8 +57,10 @@ def _explained(settings: Settings, resolved: Iterable[ResolvedProfile]) -> list[
 def saved_feed(
     settings: Settings, cluster: Cluster, resolved: Sequence[ResolvedProfile], load: Loader | None
 ) -> SavedFeed:
-    """Load the saved cluster that the settings name, or call ``load``. Raises ``SavedClusterError``, or as ``load``."""
-    kinds, optional = kinds_of(resolved), kinds_of(_explained(settings, resolved))
+    """Load the saved cluster that the settings name, or call ``load``. Raises ``SavedClusterError``, or what ``load``
+    raises.
+    """
+    kinds, optional = kinds_of(resolved), (*kinds_of(_explained(settings, resolved)), PRIORITY_CLASSES)
     if load is not None:
         return SavedFeed(load, cluster, kinds, optional, state="listed")
     return SavedFeed(partial(load_saved, Path(settings.cluster or "")), cluster, kinds, optional)
@@ -102,7 +105,7 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledF
 
 
 def _uses_of_explain(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Iterator[Use]:
-    """Yield what plugins read that explain alone runs."""
+    """Yield the uses of plugins that only explain runs."""
     for profile in resolved if settings.explains_all else ():
         yield from (use for use in profile.with_defaults().uses() if use.plugin in profile.lacking)
 
@@ -115,9 +118,9 @@ def explain_snapshot(
     frameworks: Mapping[str, Framework],
     nominations: CountedNominations,
 ) -> ExplainSnapshot:
-    """Create the snapshot of explain. ``cluster``, ``feed``, ``frameworks`` and ``nominations``: of the decisions.
+    """Create the snapshot of explain. The parameters ``cluster`` to ``nominations`` are those that decisions use.
 
-    It is the snapshot of the decisions with their plugins if these are all that explain judges.
+    If explain judges no further filters, it uses the snapshot and the plugins of the decisions.
     """
     described = {it.scheduler_name: ExplainedProfile.of(it, complete=settings.explains_all) for it in resolved}
     merged = _explained(settings, resolved)

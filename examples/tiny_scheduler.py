@@ -1,8 +1,9 @@
-"""A whole scheduler in a few lines, for people who write their own: Homeport decides, this only asks and obeys.
+"""A small but whole scheduler, as an example for people who write their own. Homeport makes all decisions.
 
-It waits for pods whose ``spec.schedulerName`` is ``homeport``, runs one scheduling cycle for each at Homeport
-(``POST /api/v1/cycle``) and binds them through Homeport (``POST /bind``), which re-checks before it binds. Nobody
-else filters, so Homeport's profile of that name must be a complete one, as that of ``tiny_scheduler.yaml`` is.
+The scheduler waits for pods whose ``spec.schedulerName`` is ``homeport``. For each pod it lets Homeport run a
+scheduling cycle (``POST /api/v1/cycle``) and bind the pod (``POST /bind``). Before Homeport binds a pod, it checks the
+constraints again. The scheduler has no filters, so Homeport's profile for these pods needs ``preset: complete``, as in
+``tiny_scheduler.yaml``.
 
     homeport serve --config examples/tiny_scheduler.yaml
     python examples/tiny_scheduler.py --api https://127.0.0.1:6443 --token TOKEN --ca ca.crt
@@ -25,7 +26,7 @@ Pod = dict[str, Any]
 
 
 class Api:
-    """As much of an API server's client as a scheduler needs: watch pods that have no node."""
+    """Client of the API server. It only watches pods that have no node."""
 
     def __init__(self, server: str, token: str, ca: str) -> None:
         self._server = server
@@ -33,7 +34,7 @@ class Api:
         self._tls = ssl.create_default_context(cafile=ca)
 
     def pending_pods(self, found: "queue.Queue[Pod]") -> None:
-        """Put every pending pod of ours into ``found``, for ever. A watch that ends is opened anew."""
+        """Put each pod without a node into ``found``, without end. If a watch ends, open another."""
         while True:
             url = f"{self._server}/api/v1/pods?watch=true&{PENDING}"
             request = urllib.request.Request(url, headers=self._headers)
@@ -45,14 +46,14 @@ class Api:
 
 
 def post(url: str, body: object) -> Any:
-    """The JSON answer to a JSON question."""
+    """Send ``body`` as JSON, and return the decoded JSON answer."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)
 
 
 def schedule(homeport: str, pod: Pod) -> str:
-    """One cycle and one bind. Returns why the pod still waits; empty once it is bound."""
+    """Run one cycle and one bind. Return the reason why the pod still waits, or an empty text if it is bound."""
     cycle = post(f"{homeport}/api/v1/cycle", {"pod": pod})
     if cycle["preset"] != PRESET:
         return (
@@ -67,7 +68,7 @@ def schedule(homeport: str, pod: Pod) -> str:
 
 
 def run(homeport: str, found: "queue.Queue[Pod]") -> None:
-    """Schedule what comes; what cannot be placed comes again a little later."""
+    """Schedule the pods in ``found`` one by one. Put a pod back after a second if it could not be placed."""
     while True:
         pod = found.get()
         if pod["spec"]["schedulerName"] != SCHEDULER_NAME:

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from app.cache.cluster import Cluster
 from app.feeds.feed import Feed, FeedState
 from app.kube.core_v1 import Pod
-from app.kube.kinds import NODES, PODS, Kind
+from app.kube.extras import NotDecoded
+from app.kube.kinds import NODES, PERSISTENT_VOLUMES, PODS, Kind
 from app.rights.permissions import group_of, guessed_plural
 from app.runtime.framework import Framework
 from app.runtime.profiles import DECIDING, ResolvedProfile
@@ -29,6 +30,10 @@ ONLY_PROFILE: Final = "explain judges only the filters of the profile: set expla
 
 _MOST_NAMED: Final = 3
 """Maximum number of unreadable objects of a kind that are named."""
+
+_OF_VOLUMES: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
+_HOME: Final = "StickyNode"
+_OF_DEVICES: Final = frozenset({"DynamicResources", "NodeResourcesFit"})
 
 NOT_HERE: Final = "this Homeport does not have the plugin"
 
@@ -132,21 +137,25 @@ class ExplainSnapshot:
         """Return the program that runs each filter, by plugin name; also for filters that are not judged."""
         return self._profiles[profile].judges
 
-    def not_judged(self, profile: str) -> Mapping[str, str]:
-        """Return the filters that cannot be judged now, by plugin name, each with the reason as a phrase for users."""
+    def not_judged(self, profile: str, pod: Pod | None = None) -> Mapping[str, str]:
+        """Return the filters that cannot be judged now, by plugin name, each with the reason as a phrase for users.
+
+        With ``pod``, objects that cannot be read do not matter to filters that read none for this pod.
+        """
         known = self._profiles[profile]
         reasons = dict(known.never_judged)
         if not self.is_own and not self.cluster.unreadable:
             return reasons  # with one feed for both, data that is late or forbidden stops the decisions too
         states = self._feed.states() if self.is_own else {}
         for plugin, kinds in known.kinds.items():
-            problems = (self._problem_of(kind, states.get(repr(kind))) for kind in kinds)
+            problems = [self._problem_of(kind, states.get(repr(kind))) for kind in kinds]
+            problems += [self._unreadable(kind) for kind in kinds if pod is None or _reads(plugin, kind, pod)]
             if plugin not in reasons and (reason := next(filter(None, problems), "")):
                 reasons[plugin] = reason
         return reasons
 
     def _problem_of(self, kind: Kind[Any], state: FeedState | None) -> str:
-        """Return why plugins that read the kind cannot be judged; empty if they can."""
+        """Return why the objects of the kind are not known; empty if they are."""
         resource = guessed_plural(kind)
         if state is not None and state.state == "forbidden":
             return f"no permission to list and watch {'.'.join(filter(None, (resource, group_of(kind))))}"
@@ -154,13 +163,15 @@ class ExplainSnapshot:
             return f"{resource}: not listed yet"
         if state is not None and state.age > self._max_age:
             return f"{resource}: no contact for {state.age:.0f} s"
+        return ""
+
+    def _unreadable(self, kind: Kind[Any]) -> str:
+        """Return which objects of the kind cannot be read; empty if all can."""
         keys = self.cluster.unreadable.of(kind)
         named = ", ".join(printable("/".join(filter(None, key))) for key in islice(keys, _MOST_NAMED))
         if len(keys) > _MOST_NAMED:
             named += f" and {len(keys) - _MOST_NAMED} more"
-        if keys:
-            return f"{resource}: {named} cannot be read"
-        return ""
+        return f"{guessed_plural(kind)}: {named} cannot be read" if keys else ""
 
     def problem(self) -> str:
         """Return why the snapshot cannot be used at all; empty if it can."""
@@ -196,3 +207,18 @@ class ExplainSnapshot:
             return []
         pods = ((self.cluster.pod(*it.key), it.node_name) for it in self._deciding.assumed.pods())
         return [replace(pod, node_name=node) for pod, node in pods if pod is not None and not pod.node_name]
+
+
+def _reads(plugin: str, kind: Kind[Any], pod: Pod) -> bool:
+    """Return false if the filter reads no object of the kind for this pod, because it has no volumes or no devices."""
+    spec = pod.spec
+    if spec.oversized:
+        return True
+    try:
+        if plugin in _OF_VOLUMES:
+            return bool(spec.volumes)
+        if plugin in _OF_DEVICES:
+            return spec.claims.wants_devices or any("/" in it for it in spec.resources.requests)
+        return plugin != _HOME or kind != PERSISTENT_VOLUMES or bool(spec.pending_volumes)
+    except NotDecoded:
+        return True

@@ -80,9 +80,10 @@ class Explained(Struct, frozen=True):
     ``by``: program that runs each filter, by plugin: Homeport, kube-scheduler or both. ``gate``: rejection of
     PreEnqueue, which keeps the pod out of the queue; Success if there is none. ``groups``: all nodes that do not fit,
     the largest group first. ``impossible``: sentences on what cannot work, if no node fits. ``not_judged``: reason for
-    each filter of kube-scheduler's default profile without a verdict, by plugin. ``incomplete``: true if the time did
-    not suffice for all remedies. ``scheduler``: what kube-scheduler wrote on the pod; ``None`` if it wrote nothing.
-    ``bound``: node of a bound pod. ``home``: the pod's home, if the pod has or gets one.
+    each filter of kube-scheduler's default profile without a verdict, by plugin. ``incomplete``: true if changes were
+    left out because the time was over, or because there were too many and none of the first ones helps. ``seconds``:
+    processor time of the verdict and the search. ``scheduler``: what kube-scheduler wrote on the pod; ``None`` if it
+    wrote nothing. ``bound``: node of a bound pod. ``home``: the pod's home, if the pod has or gets one.
     """
 
     profile: str
@@ -97,6 +98,7 @@ class Explained(Struct, frozen=True):
     impossible: Sequence[str]
     not_judged: Mapping[str, str]
     incomplete: bool
+    seconds: float
     scheduler: SchedulerMessage | None = None
     node: NodeAnswer | None = None
     bound: BoundNode | None = None
@@ -155,17 +157,15 @@ class Explainer:
         return f'nodes "{shown}" not found{shortlist.suggestion()}'
 
     async def _explained(self, deciding: Framework, known: Pod, node: str, seconds: float) -> Explained:
-        began = thread_time()
-        until = began + seconds
         pod = replace(known, node_name="")
         name = deciding.scheduler_name
         framework = self._snapshot.frameworks[name]
-        unknown = self._snapshot.not_judged(name)
+        unknown = self._snapshot.not_judged(name, pod)
         gate = await decide_prepared(partial(deciding.pre_enqueue, pod))
         if gate.is_success and pod.spec.gated:
             gate = _GATED
         judgement = Judgement()
-        judging = _Limited(self._judge(framework, unknown)(()).steps(pod, judgement), max(until, began + MOST_SECONDS))
+        judging = Limited(self._judge(framework, unknown)(()).steps(pod, judgement), max(seconds, MOST_SECONDS))
         await run_stepwise(judging)
         failing = {*unknown, *judgement.faults}
         await yield_to_loop()
@@ -173,14 +173,18 @@ class Explainer:
         plugins = await deciding.explain_later(plugins, judgement.feasible)
         remedies: list[Remedy] = []
         judge = self._judge(framework, {**unknown, **judgement.faults})
-        proving = Remedies(self._cluster, judge).steps(pod, judgement, remedies)
-        limited = _Limited(proving, until)
+        search = Remedies(self._cluster, judge)
+        proving = Limited(search.steps(pod, judgement, remedies), seconds - judging.seconds)
         impossible: list[str] = []
+        spent = judging.seconds
         if not known.node_name:
-            await run_stepwise(limited)
+            await run_stepwise(proving)
+            spent += proving.seconds
             if not judgement.feasible:
-                proving = Impossibilities(self._cluster, judge).steps(pod, judgement, bool(remedies), impossible)
-                await run_stepwise(_Limited(proving, until))
+                impossibilities = Impossibilities(self._cluster, judge)
+                doubting = Limited(impossibilities.steps(pod, judgement, bool(remedies), impossible), seconds - spent)
+                await run_stepwise(doubting)
+                spent += doubting.seconds
         not_judged = {**unknown, **judgement.faults}
         needs: list[ResourceNeed] = []
         await run_stepwise(self._needs(pod, framework, needs))
@@ -200,7 +204,8 @@ class Explainer:
             best(remedies),
             impossible,
             not_judged,
-            judging.ended_early or limited.ended_early,
+            judging.ended_early or proving.ended_early or (search.untried and not remedies),
+            spent,
             scheduler,
             await self._on_node(framework, pod, node, judgement) if node else None,
             bound_node(known, judgement, self._cluster) if known.node_name else None,
@@ -257,19 +262,27 @@ class Explainer:
             return framework.scoring.score(CycleState(), pod, Candidates(names, nodes.__getitem__))
 
 
-class _Limited(Iterator[None]):
-    """Steps that end when the thread's processor time reaches ``until``; ``ended_early`` is then true."""
+class Limited(Iterator[None]):
+    """Steps that end once they have taken ``most`` seconds of processor time; ``ended_early`` is then true.
 
-    def __init__(self, steps: Iterator[None], until: float) -> None:
+    ``seconds``: time that the steps have taken. Other work of the thread between two steps is left out.
+    """
+
+    def __init__(self, steps: Iterator[None], most: float) -> None:
         self._steps = steps
-        self._until = until
+        self._most = most
+        self.seconds = 0.0
         self.ended_early = False
 
     def __next__(self) -> None:
-        if thread_time() > self._until:
+        if self.seconds > self._most:
             self.ended_early = True
             raise StopIteration
-        return next(self._steps)
+        began = thread_time()
+        try:
+            return next(self._steps)
+        finally:
+            self.seconds += thread_time() - began
 
 
 def grouped(judgement: Judgement) -> list[RejectedNodes]:

@@ -108,12 +108,19 @@ class Judge:
         self._ignored = frozenset(ignored)
 
     def steps(
-        self, pod: Pod, judgement: Judgement, names: Sequence[str] | None = None, *, without: Sequence[Pod] = ()
+        self,
+        pod: Pod,
+        judgement: Judgement,
+        names: Sequence[str] | None = None,
+        *,
+        without: Sequence[Pod] = (),
+        nodes: Sequence[Node] = (),
     ) -> Iterator[None]:
         """Judge the nodes ``names`` (all if ``None``) and add the verdicts to ``judgement``, in short steps.
 
-        ``without``: other pods that are left out, as if they were deleted. A plugin that raises an exception is
-        recorded in ``faults``, and gives no verdict on the remaining nodes.
+        ``without``: other pods that are left out, as if they were deleted. ``nodes``: changed copies of nodes, which
+        plugins see instead. A plugin that raises an exception is recorded in ``faults``, and gives no verdict on the
+        remaining nodes.
         """
         every = tuple(self._cluster.nodes) if names is None else tuple(names)
         start, size, attempts = 0, _FIRST, 0
@@ -121,7 +128,7 @@ class Judge:
             chunk = every[start : start + size]
             began = thread_time()
             try:
-                with self._seen(pod, without):
+                with self.seen(pod, without, nodes):
                     self._judge(pod, chunk, judgement)
             except Unprepared as missing:
                 attempts = _attempted(attempts)
@@ -133,30 +140,14 @@ class Judge:
             start, attempts = start + len(chunk), 0
             size = _next_size(size, thread_time() - began)
             yield
-        yield from self._last(pod, judgement)
+        yield from self._last(pod, judgement, without, nodes)
 
     @contextmanager
-    def _seen(self, pod: Pod, without: Sequence[Pod] = (), nodes: Sequence[Node] = ()) -> Iterator[None]:
+    def seen(self, pod: Pod, without: Sequence[Pod] = (), nodes: Sequence[Node] = ()) -> Iterator[None]:
         """Show the snapshot with ``nodes`` and the added pods, but without the judged pod and ``without``."""
         shown = self._cluster.overlay(without=without, with_=self._added, nodes=nodes)
         with shown, self._cluster.without(pod.uid, pod.key):
             yield
-
-    def fits_on(self, pod: Pod, node: Node) -> bool:
-        """Return true if the pod passes all filters on ``node``, which can be a changed copy of a node.
-
-        Plugins that look up the node in the snapshot get the copy. Raises ``PluginError`` or ``Unprepared``.
-        """
-        judgement = Judgement()
-        with self._seen(pod, nodes=(node,)):
-            state = CycleState()
-            prepared = self._prepare(state, pod, judgement)
-            if prepared.everywhere or any(node.name not in names for names in prepared.allowed.values()):
-                return False
-            candidates = Candidates((node.name,), self._cluster.nodes.__getitem__)
-            return all(
-                not self._filters.filter_whole(slot, state, pod, candidates).rejected() for slot in prepared.active
-            )
 
     def _judge(self, pod: Pod, names: Sequence[str], judgement: Judgement) -> None:
         """Judge some nodes without an ``await``. Raises ``PluginError`` or ``Unprepared``, and then changes nothing."""
@@ -237,12 +228,12 @@ class Judge:
                     result = self._filters.filter_whole(slot, dry_run, pod, Candidates.of(crowded))
                     rejections[name] += map(judgement.share, result.rejected().values())
 
-    def _last(self, pod: Pod, judgement: Judgement) -> Iterator[None]:
+    def _last(self, pod: Pod, judgement: Judgement, without: Sequence[Pod], changed: Sequence[Node]) -> Iterator[None]:
         """Run the filters that depend on which nodes passed all others."""
         attempts = 0
         while self._filters.has_last_filters and judgement.feasible:
             try:
-                with self._seen(pod):
+                with self.seen(pod, without, changed):
                     state = CycleState()
                     if self._prepare(state, pod, judgement).everywhere:
                         return

@@ -122,7 +122,8 @@ class PendingPods:
             await self._context.look_up_missing(framework, pod)
             name, snapshot = framework.scheduler_name, self._snapshot
             require_snapshot(snapshot.problem)
-            judge = Judge(snapshot.frameworks[name], snapshot.cluster, snapshot.not_judged(name), snapshot.in_flight())
+            unknown = snapshot.not_judged(name, pod)
+            judge = Judge(snapshot.frameworks[name], snapshot.cluster, unknown, snapshot.in_flight())
             await run_stepwise(judge.steps(pod, judgement))
         except PluginError as fault:
             return MainReason(0, 0, "", (str(fault),), 0, time())

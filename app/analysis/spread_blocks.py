@@ -124,10 +124,11 @@ class SpreadBlocks:
     async def _judged(self, framework: Framework, pod: Pod, names: Sequence[str]) -> tuple[Judgement, bool]:
         """Judge some nodes with the filters of explain. Return true if some filters gave no verdict."""
         judgement, name = Judgement(), framework.scheduler_name
-        cluster, unknown = self._snapshot.cluster, self._snapshot.not_judged(name)
+        cluster = self._snapshot.cluster
         whole = cluster.pod(*pod.key)
         if whole is None or whole.uid != pod.uid or not names:
             return judgement, True
+        unknown = self._snapshot.not_judged(name, whole)
         judge = Judge(self._snapshot.frameworks[name], cluster, unknown, self._snapshot.in_flight())
         await run_stepwise(judge.steps(whole, judgement, names))
         return judgement, bool(unknown or judgement.faults)

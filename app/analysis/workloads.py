@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from time import thread_time
 from typing import Final
 
 from msgspec import Struct
@@ -103,13 +102,12 @@ class WorkloadExplainer:
         groups: dict[tuple[str, Inputs], list[Pod]] = {}
         for pod in selection.pods:
             groups.setdefault((pod.node_name, inputs_of(pod)), []).append(pod)
-        until = thread_time() + MOST_SECONDS_OF_ALL
-        items = [
-            ExplainedPods(
-                group, await self._explainer.explain(group[0], seconds=min(MOST_SECONDS, until - thread_time()))
-            )
-            for group in groups.values()
-        ]
+        left = MOST_SECONDS_OF_ALL
+        items: list[ExplainedPods] = []
+        for group in groups.values():
+            explained = await self._explainer.explain(group[0], seconds=min(MOST_SECONDS, left))
+            left -= explained.seconds
+            items.append(ExplainedPods(group, explained))
         return ExplainedWorkload(items, selection.total, selection.total - len(selection.pods))
 
 

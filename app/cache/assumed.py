@@ -44,7 +44,7 @@ class AssumedPods:
     def on_settled(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` when a pod in flight is accepted, reserved or removed.
 
-        It is also called when a pod is removed whose bind had an unknown outcome.
+        The listener is also called when an unclear pod is removed.
         """
         self._on_settled.append(listener)
 

@@ -153,7 +153,7 @@ def _remedies(answer: dict[str, Any]) -> Iterator[str]:
         yield "no single change of those that Homeport tries opens a node"
     yield from (f"- {sentence}" for sentence in answer["impossible"])
     if answer["incomplete"]:
-        yield "more changes were not tried, because the time was over"
+        yield "other changes that could open nodes were not tried"
     advice = [sentence for it in answer["plugins"].values() for sentence in it["unblock"]]
     if advice and answer["verdict"] == "NoNodeFits" and not answer["remedies"]:
         yield ""

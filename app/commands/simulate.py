@@ -106,6 +106,11 @@ def _lines(answer: Json, *, wide: bool) -> Iterator[str]:
         for node in answer["fullNodes"]:
             parts = (f"{name} {part:.0%}" for name, part in node["requested"].items())
             yield f"- {node['name']}: {', '.join(parts)}"
+    if answer["notes"] or answer["ignored"]:
+        yield ""
+        yield from answer["notes"]
+        if answer["ignored"]:
+            yield f"without pods: {', '.join(answer['ignored'][:_MOST_ROWS])}"
     yield from notes(answer)
 
 

@@ -123,11 +123,11 @@ class Profile(_ConfigurationModel):
     plugin_config: tuple[PluginConfig, ...] = ()
     preset: Preset = Field(
         default="delegated",
-        description="Base of the profile: the plugins that kube-scheduler delegates, or its whole default profile; "
-        "both plus homes.",
+        description="Base of the profile. delegated: the plugins that kube-scheduler leaves to Homeport. complete: its "
+        "whole default profile. Both include homes.",
     )
     bind_recheck: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        default=(), description="Plugins whose filter runs again at bind."
+        default=(), description="Plugins whose filter also runs in the check before a bind."
     )
     at_most: int | None = Field(
         default=None,
@@ -136,8 +136,8 @@ class Profile(_ConfigurationModel):
     )
     pick: bool = Field(
         default=False,
-        description="Below /lean, filter answers only the best node: for a profile with all of kube-scheduler's "
-        "filters and scores.",
+        description="Below /lean, filter returns only the best node. The profile needs all of kube-scheduler's filters "
+        "and scores.",
     )
 
     @field_validator("release", mode="before")

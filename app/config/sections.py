@@ -57,7 +57,7 @@ class LeaderElection(BaseModel):
     lock_file: str | None = Field(
         default=None,
         min_length=1,
-        description="File in an emptyDir of the pod. With it a restarted container takes its Lease back at once.",
+        description="File in an emptyDir of the pod. With it, a restarted container takes its Lease back at once.",
     )
 
     @model_validator(mode="after")
@@ -65,7 +65,7 @@ class LeaderElection(BaseModel):
         if not self.lease_duration > self.renew_deadline > self.retry_period:
             raise Conflict(
                 ("lease_duration", "renew_deadline", "retry_period"),
-                "leaseDuration must be longer than renewDeadline, and that longer than retryPeriod",
+                "leaseDuration must be longer than renewDeadline, and renewDeadline longer than retryPeriod",
             )
         if self.retry_period > self.lease_duration / 3:
             raise Conflict(("lease_duration", "retry_period"), "retryPeriod must be at most a third of leaseDuration")
@@ -102,7 +102,7 @@ class TracingConfiguration(BaseModel):
         default=0,
         ge=0,
         le=1_000_000,
-        description="Number of traces begun per million verbs. 0: continue traces of callers only.",
+        description="Number of traces begun per million requests. 0: only traces of callers are continued.",
     )
 
 
@@ -153,13 +153,14 @@ class SelfSigned(BaseModel):
     def _can_be_told_apart(self) -> Self:
         if all(it.rpartition(".")[2] == "localhost" for it in self.dns_names):
             raise Conflict(
-                ("dns_names",), "replicas verify each other by one of them, and localhost does not identify a replica"
+                ("dns_names",),
+                "replicas verify each other by one of these names, and localhost does not identify a replica",
             )
         if self.client_secret_name == self.secret_name:
             message = "the scheduler must not read the authority's key: use another Secret"
             raise Conflict(("client_secret_name", "secret_name"), message)
         if self.client_name in self.dns_names:
             raise Conflict(
-                ("client_name", "dns_names"), "with a name among dnsNames a client would be accepted as a replica"
+                ("client_name", "dns_names"), "a client whose name is among dnsNames would be accepted as a replica"
             )
         return self

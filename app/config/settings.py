@@ -15,7 +15,7 @@ from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.sections import LeaderElection, Names, SelfSigned, TracingConfiguration
 from app.kube.durations import Seconds
 
-_OF_ONE_VERB: Final = "The httpTimeout of the caller of {}, if it differs. Default: httpTimeout."
+_OF_ONE_VERB: Final = "Time limit of the caller of {}, if it differs from httpTimeout."
 
 
 def is_loopback(host: str) -> bool:
@@ -56,8 +56,8 @@ class Settings(BaseSettings):
         default=None,
         ge=0,
         le=65535,
-        description="Port of a separate listener for probes, metrics and pages. Without it they are served with the "
-        "verbs, to callers of verbs.",
+        description="Port of a separate listener for probes, metrics and pages. Without it, the listener for verbs "
+        "serves them, to callers of verbs.",
     )
     operator_tls: bool | None = Field(
         default=None, description="Serve the operator listener over TLS. Default: if there is a certificate."
@@ -67,8 +67,8 @@ class Settings(BaseSettings):
         default=None,
         ge=1,
         le=65535,
-        description="Port of a separate listener for verbs forwarded by other replicas, with mutual TLS: for verbs "
-        "that are served on loopback.",
+        description="Port of a separate listener, with mutual TLS, for verbs that other replicas forward. Use it if "
+        "verbs are served on loopback.",
     )
     tls_cert_file: str | None = Field(
         default=None, description="Certificate chain, PEM, leaf first; read again whenever it changes."
@@ -76,12 +76,12 @@ class Settings(BaseSettings):
     tls_private_key_file: str | None = Field(default=None, description="Private key of tlsCertFile, PEM.")
     client_ca_file: str | None = Field(
         default=None,
-        description="Authorities, PEM. Callers of verbs and replicas need a certificate issued by one of them.",
+        description="Authorities, PEM. Replicas and callers of verbs need a certificate that one of them has issued.",
     )
     self_signed: SelfSigned | None = Field(
         default=None,
-        description="Self-signed certificates instead of the three files. The authority is stored in a Secret, which "
-        "must exist.",
+        description="Self-signed certificates instead of tlsCertFile, tlsPrivateKeyFile and clientCAFile. The "
+        "authority is stored in a Secret, which must exist.",
     )
     allowed_names: Names = Field(
         default=(), description="Allowed names (CN or SAN) in callers' certificates; empty allows all."
@@ -122,12 +122,12 @@ class Settings(BaseSettings):
         default=20,
         ge=1,
         le=100,
-        description="Top of the prioritize scale. A higher top is finer and weighs more in kube-scheduler.",
+        description="Highest score in an answer of prioritize. A higher value makes scores finer, and they weigh more.",
     )
     max_body_bytes: int = Field(
         default=128 * 1024 * 1024,
         ge=1024,
-        description="Maximum size of a request body; larger ones are rejected unread.",
+        description="Maximum size of a request body; larger bodies are rejected unread.",
     )
     max_in_flight: int = Field(
         default=100,
@@ -148,17 +148,17 @@ class Settings(BaseSettings):
     )
     sampling_guard: bool = Field(
         default=True,
-        description="Nominate a pod that Homeport refused on a whole sample of the nodes to a node outside of it.",
+        description="Nominate a pod to a node outside the sample if Homeport refuses it on all nodes of the sample.",
     )
     smallest_sample: int = Field(
         default=100,
         ge=1,
         le=100_000,
-        description="Minimum number of names in a filter request that counts as a sample. Behind another extender: 1.",
+        description="A filter request with at least this many names can be a sample. Behind another extender: 1.",
     )
     bind_others: bool = Field(
         default=True,
-        description="Bind pods without a profile too, without a check. false: their bind is an Error.",
+        description="Also bind pods without a profile, without a check. false: the bind of such a pod is an Error.",
     )
     events: bool = Field(
         default=True,
@@ -166,14 +166,15 @@ class Settings(BaseSettings):
     )
     explain: Literal["profile", "complete"] | None = Field(
         default=None,
-        description="Filters that explain judges: those of the profile, or those of kube-scheduler's default profile "
-        "too, in a second snapshot of the cluster. Default: profile; complete for a saved cluster, which needs one.",
+        description="Filters that explain judges. profile: those of the profile. complete: also those of "
+        "kube-scheduler's default profile, in a second snapshot of the cluster. Default: profile; for a saved cluster "
+        "complete, without a second snapshot.",
     )
     max_feed_age: Seconds = Field(
         default=180.0,
         ge=5.0,
         description="Maximum time without news from a watch; afterwards verbs fail. "
-        "A kind without events is checked four times within it, and at least every 30 s.",
+        "A kind without events is checked four times within this time, and at least every 30 s.",
     )
     repair_interval: Seconds = Field(
         default=60.0, ge=1.0, description="Interval between two background repairs of incomplete writes."
@@ -193,7 +194,9 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged. Single requests are logged at debug."
     )
-    log_format: Literal["json", "console"] = Field(default="json", description="A JSON object a line, or plain text.")
+    log_format: Literal["json", "console"] = Field(
+        default="json", description="json: one object per line; console: plain text."
+    )
     profiles: tuple[Profile, ...] = Field(
         default=DEFAULT_PROFILES,
         min_length=1,

@@ -2,7 +2,7 @@
 
 kube-scheduler can receive an event, activate a pod and call filter before the event reaches Homeport. One event
 activates the pod only once. A refusal based on the older snapshot would then last until another event, or for five
-minutes. So Homeport compares its snapshot again after ``DELAY_SECONDS``. If the state behind the refusal has changed,
+minutes. So Homeport looks at its snapshot again after ``DELAY_SECONDS``. If the state behind the refusal has changed,
 and a node passes now, Homeport activates the pod.
 """
 

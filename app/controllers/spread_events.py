@@ -143,7 +143,7 @@ class SpreadEvents:
         self._tell(equal, block)
 
     def _equals(self, pod: Pod, uid: str, key: ObjectKey) -> bool:
-        """Return true if another waiting pod has the same inputs."""
+        """Return true if the pod ``uid`` still waits and its judgement has the same inputs as that of ``pod``."""
         other = self._waiting(uid, key) if key[0] == pod.namespace else None
         return other is not None and inputs_of(other) == inputs_of(pod)
 

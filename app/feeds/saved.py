@@ -141,7 +141,7 @@ def _decoded(items: Iterable[Raw], source: str) -> Iterator[Any]:
     for raw in items:
         try:
             yield _JSON.decode(raw)
-        except msgspec.DecodeError as cause:  # what a Raw does not check, for example the characters of texts
+        except msgspec.DecodeError as cause:  # a Raw is not checked completely, for example the characters of strings
             raise SavedClusterError(f"{source}: is neither YAML nor JSON: {cause}") from None
 
 
@@ -271,7 +271,7 @@ class MemoryWriter:
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
         if self._objects.get(kind, namespace, name) is not None:
-            raise WriteConflict(f"{kind.kind} {namespace}/{name} is there")
+            raise WriteConflict(f"{kind.kind} {namespace}/{name} already exists")
         metadata = {"namespace": namespace, "name": name, "uid": f"{namespace}/{name}", "resourceVersion": "1"}
         self._objects.upsert(kind, self._decoder(kind)(msgspec.json.encode({"metadata": metadata, "spec": dict(spec)})))
 

@@ -16,11 +16,12 @@ class Table(Struct, frozen=True):
 
 
 class DomainLimit(Struct, frozen=True):
-    """Topology spread constraint on the pods of each domain, which is a value of the node label ``key``.
+    """Topology spread constraint, with its counts by domain. A domain is a value of the node label ``key``.
 
     ``terms``: the constraint's parameters as text, for example ``maxSkew 1``. ``pods``: number of counted pods by
-    domain. ``nodes``: number of counted nodes by domain. ``full``: domains that do not take the pod. ``minimum``: the
-    number of pods to which the others are compared. ``is_hard``: false for ``ScheduleAnyway``, which takes every pod.
+    domain. ``nodes``: number of counted nodes by domain. ``full``: domains that do not take the pod. ``minimum``:
+    smallest number of pods of a domain, 0 with fewer domains than ``minDomains``. ``is_hard``: false for
+    ``ScheduleAnyway``, which takes every pod.
     """
 
     key: str
@@ -49,9 +50,9 @@ class HomeFacts(Struct, frozen=True, rename="camel"):
 
     ``annotation``: key of the owner's annotation that records the home. ``node``: empty if there is no home yet.
     ``cause``: why the home has this ``state``. ``policy_source``: origin of the policy. ``effect``: what the plugin
-    does, as text.
-    ``waits``: true if the pod waits for its home. ``since`` and ``until``: start and end of the grace period, in RFC
-    3339; empty without one, or before it starts. ``recorded``: false for a home that is still being made.
+    does, as text. ``waits``: true if the pod waits for its home. ``since`` and ``until``: start and end of the grace
+    period, in RFC 3339; empty before it starts, or if there is none. ``recorded``: false for a home that the owner does
+    not record yet.
     """
 
     owner: HomeKeeper

@@ -102,8 +102,7 @@ class NodeVerdict(Struct, frozen=True):
 
 
 Why = Callable[[Pod, str], Awaitable[NodeVerdict]]
-"""Function that returns the in-tree filters' verdict on a pod and a node, which is given by name. It can take seconds
-and never raises.
+"""Function (pod, name of a node) that returns the in-tree filters' verdict. A call can take seconds and never raises.
 """
 
 NOT_KNOWN: Final = NodeVerdict((), ("any in-tree filter",))

@@ -46,8 +46,8 @@ class Objects(Protocol):
         ...
 
     def annotated_pods(self) -> Collection[Pod]:
-        """Return bound pods with annotations of the domain ``homeport.dev``, terminating ones included. It is used to
-        repair incomplete writes.
+        """Return bound pods with annotations of the domain ``homeport.dev``, terminating ones included. With these
+        pods, a plugin can repair incomplete writes.
         """
         ...
 

@@ -156,7 +156,7 @@ class FilterPlugin(Plugin, Protocol):
         are all nodes of the search, including those that a PreFilter left out. ``passed`` are the nodes that passed
         every filter and every earlier ``filter_last``; there is at least one. Called by searches (filter, cycle,
         explain, evaluate, the sampling guard), unless PreFilter returned Skip. Its rejections are never cached, because
-        they depend on both sets of nodes. They can therefore also depend on a clock.
+        they depend on both sets of nodes. So the rejections can also depend on a clock.
         """
         return FilterResult(passed, {})
 

@@ -1,7 +1,7 @@
 """Commands that change a home by hand: each writes one annotation of one object, as the user of the kubeconfig.
 
-A Home object can remember the home of a deleted object under the same name. Releasing such a home deletes the Home
-object.
+A Home object can remember the home of a deleted object, for a new object of the same name. Releasing such a home
+deletes the Home object.
 
 The resourceVersion is a precondition of each write. Status updates change it often, so after a conflict the object is
 read again and the write is repeated. If the annotation itself has changed, the command fails and the user decides

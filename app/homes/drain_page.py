@@ -32,7 +32,9 @@ class DrainRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     node: str = Field(
-        min_length=1, max_length=LONGEST, description="It does not have to exist: homes can outlive nodes."
+        min_length=1,
+        max_length=LONGEST,
+        description="Name of the node. It does not have to exist: homes can outlive nodes.",
     )
 
 
@@ -40,17 +42,17 @@ class PodOutcome(_DrainPageModel):
     """Outcome for a pod."""
 
     could_run_on: list[str] | None = Field(
-        description=f"The first {MOST_NAMES} nodes that fit it after all pods placed before; null: not judged."
+        description=f"The first {MOST_NAMES} nodes on which it fits beside all pods placed before; null: not judged."
     )
-    could_run_on_count: int = Field(description="Number of all nodes that fit it.")
+    could_run_on_count: int = Field(description="Number of all nodes on which it fits.")
     goes_to: str = Field(description="Node on which it was placed; empty if it was not placed.")
-    waits_for: str = Field(description="Home that it waits for, during its grace or forever; else empty.")
+    waits_for: str = Field(description="Home that it waits for, during its grace period or forever; else empty.")
     fits_alone: bool | None = Field(
-        description="True if a node would fit it without the other pods; null: not checked."
+        description="True if it would fit on a node without the other pods; null: not checked."
     )
     others_refuse: str = Field(description="Most frequent rejection by other nodes, and its count.")
     then: str = Field(description="Outcome as text.")
-    judged: bool = Field(description="False if it could not be judged; then gives the reason.")
+    judged: bool = Field(description="False if it could not be judged; the field then has the reason.")
 
 
 class DrainedHome(ListedHome, PodOutcome):

@@ -45,7 +45,7 @@ class State(StrEnum):
     """A bound volume of the pod cannot be reached from the home."""
 
     OTHER_MACHINE = "other_machine"
-    """A node of that name exists, but is a different machine; only with ``identity: machine``."""
+    """A node of that name exists, but is another host; only with ``identity: machine``."""
 
     GONE = "gone"
     """The node does not exist."""
@@ -127,12 +127,12 @@ class Home(Struct, frozen=True, gc=False):
 
     ``node``: name of the home node as written, possibly by a user; empty if a pod runs or waits without a home.
     ``mark``: cause of the node's state, such as ``cordoned``. ``is_away``: the node exists but accepts no pods now;
-    ``is_orphaned``: the node does not exist or is a different machine, or the owner is gone. ``machine``: location of
-    its pod. ``policy``: ``None`` if it cannot be read; ``policy_source`` says where it is set. ``since``: start of the
-    state, in RFC 3339; empty if unknown. ``pod``: the pod in the most advanced phase, and its node. ``contradiction``:
-    conflict with other settings, as a sentence. ``is_judged``: true if the profile of this list schedules the pod.
-    Another profile can list the same home. ``holds``: true if the pod waits while its home accepts no pods. It waits
-    forever or, with the policy ``grace``, until its grace period ends.
+    ``is_orphaned``: the node does not exist or is another host, or the owner is gone. ``machine``: location of its pod.
+    ``policy``: ``None`` if it cannot be read; ``policy_source`` says where it is set. ``since``: start of the state, in
+    RFC 3339; empty if unknown. ``pod``: the pod in the most advanced phase, and its node. ``contradiction``: conflict
+    with other settings, as a sentence. ``is_judged``: true if the profile of this list schedules the pod. Another
+    profile can list the same home. ``holds``: true if the pod waits while its home accepts no pods. It waits forever
+    or, with the policy ``grace``, until its grace period ends.
     """
 
     owner: HomeOwner

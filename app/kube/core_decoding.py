@@ -31,8 +31,8 @@ class CoreV1(Struct, frozen=True, eq=False):
     """Decoders for the pods and nodes of one snapshot, with the optional parts in ``extras``.
 
     ``pod_object`` is the type of a pod's JSON, for callers that decode a pod inside another document; ``slim_pod``
-    converts it. ``node_annotations`` are the keys of the node annotations that are decoded; empty if all or none are.
-    All decoders raise ``msgspec.DecodeError``; ``OversizedNode`` is a subclass of it.
+    converts it. ``node_annotations`` are the keys of the node annotations that are decoded; empty if all or none are
+    decoded. All decoders raise ``msgspec.DecodeError``; ``OversizedNode`` is a subclass of it.
     """
 
     extras: frozenset[Extra]

@@ -75,6 +75,8 @@ class PodResources(Struct, frozen=True, eq=False, weakref=True):
     """Resources of a pod. Pods with equal resources share one object. No amount is 0.
 
     ``requests``: amounts that must be free on a node for the pod. ``requested``: amounts that the pod uses on its node.
+    ``overhead``: part of both that the pod's runtime class adds.
+
     The other two fields are for scores, and assume defaults for containers without a request. ``non_zero_requests``:
     requests of the containers, without pod-level requests. ``non_zero_requested``: cpu and memory used on the node.
     """
@@ -83,6 +85,7 @@ class PodResources(Struct, frozen=True, eq=False, weakref=True):
     requested: ResourceList
     non_zero_requests: ResourceList
     non_zero_requested: ResourceList
+    overhead: ResourceList
 
 
 class Requests(NamedTuple):
@@ -208,6 +211,7 @@ def _compute(raw: PodRequests) -> PodResources:
         _listed(requested),
         _listed(non_zero_requests),
         _cpu_and_memory(pod.total(defaults)),
+        _listed(pod.overhead),
     )
 
 
@@ -232,7 +236,7 @@ class _EffectiveRequests:
         self._with_status = with_status
         self._containers = [self._effective(it) for it in requests.containers]
         self._init_containers = [(it.keeps_running, self._of_init(it)) for it in requests.init_containers]
-        self._overhead = _requests_of(Raw(requests.overhead))
+        self.overhead = _requests_of(Raw(requests.overhead))
         whole, effective = _requests_of(Raw(requests.pod.requests)), self._effective(requests.pod)
         self.level = {name: effective.get(name, ZERO) for name in whole if _is_of_pods(name)}
         """Pod-level requests by resource."""
@@ -264,7 +268,7 @@ class _EffectiveRequests:
         _raise_to(total, self._while_starting(total, defaults))
         if not of_containers:
             total.update(self.level)
-        _add(self._overhead, total)
+        _add(self.overhead, total)
         return total
 
     def _while_starting(self, total: Amounts, defaults: Mapping[str, Quantity]) -> Amounts:

@@ -81,6 +81,12 @@ class Selector(Struct, frozen=True, gc=False, cache_hash=True):
 
 EVERYTHING: Final = Selector()
 
+NOTHING: Final = Selector((Requirement("", IN, ()),))
+"""Selector that matches no pod. Topology spread constraints with a null or empty selector count with it.
+
+So each of their domains has 0 pods.
+"""
+
 
 def selector(requirements: Iterable[Requirement]) -> Selector:
     """Return the selector with these requirements, sorted and without duplicates."""

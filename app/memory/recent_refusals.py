@@ -122,5 +122,5 @@ def causes_of(statuses: Iterable[Status]) -> tuple[Cause, ...]:
 
 
 def merge_causes(causes: tuple[Cause, ...], more: tuple[Cause, ...]) -> tuple[Cause, ...]:
-    """Return the distinct causes of both, at most the first ``MOST_OF_ONE``."""
+    """Return the distinct causes of ``causes`` and ``more``, at most the first ``MOST_OF_ONE``."""
     return causes if causes == more else tuple(islice(dict.fromkeys((*causes, *more)), MOST_OF_ONE))

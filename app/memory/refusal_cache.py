@@ -4,13 +4,14 @@ A rejection is the verdict of one plugin on one node; a refusal is an answer in 
 are stored by plugin and *signature* (``Search.signatures``), which identifies everything that they depend on. So pods
 of one workload share them. Nothing has to be invalidated, because the signature differs once anything relevant changes.
 A node stays refused while the signature of one plugin that rejected it is valid, whatever other plugins would return.
-Only the reason in the answer can then differ from a new evaluation. This is the rule of kube-scheduler's queueing
-hints, which also consider only the plugins that rejected.
+Only the reason in the answer can then differ from a new evaluation. kube-scheduler's queueing hints follow the same
+rule: they also consider only the plugins that rejected.
 
-A last filter runs after all other filters. Its rejections also depend on the requested nodes, and on the nodes that
-passed all other filters. A node that passed these filters can fail one later without a change of any signature, because
-signatures only identify rejections. So an answer in which a last filter rejected a node is not stored. Stored
-rejections stay valid, because a node that some filter rejects is refused whatever the last filters return.
+A last filter (``filter_last``) runs after all other filters. Its rejections also depend on the requested nodes, and on
+the nodes that passed all other filters. A node that passed these filters can fail one later without a change of any
+signature, because signatures only identify rejections. So an answer in which a last filter rejected a node is not
+stored. Stored rejections stay valid, because a node that some filter rejects is refused whatever the last filters
+return.
 
 A request is answered from the cache if every requested node, in any order, has a valid rejection. The combined entries
 of the answer are cached too, with all signatures together as the key.
@@ -144,7 +145,7 @@ class RefusalCache:
     """Cache of refusals, limited in bytes; the least recently used requests and verdicts are evicted.
 
     ``remembered``: counter of refusals that are answered from the cache. ``computed``: counter of all other refusals.
-    ``refused``: called for each refusal of both sorts.
+    ``refused``: called for each refusal, remembered or computed.
     """
 
     def __init__(

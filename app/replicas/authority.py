@@ -245,7 +245,7 @@ class Authority:
         return issue(authority, _SERVING_NAME, names, seconds=SERVING_SECONDS, now=self._clock())
 
     async def _provide(self) -> None:
-        """Store the scheduler's client certificate and key, and the authority, in the Secret that the scheduler mounts.
+        """Store the scheduler's client pair and the authority's certificates in the Secret that the scheduler mounts.
 
         A stored certificate that is current is kept.
         """

@@ -43,7 +43,7 @@ LONGEST_POST: Final = 10.0
 """Upper bound of the time limit of a Binding request, in seconds."""
 
 _POST_PART: Final = 3
-"""Divisor of the lease duration that gives the time limit of a Binding request; ``LONGEST_POST`` is its maximum."""
+"""The time limit of a Binding request is the lease duration divided by this number, at most ``LONGEST_POST``."""
 
 _TRANSITIONS: Final = 2**31
 """Number of valid values of ``leaseTransitions``, a non-negative int32. The largest value is followed by 0."""

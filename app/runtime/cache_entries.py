@@ -35,9 +35,9 @@ _LIGHT: Final = 4 << 10
 """Estimated bytes of a pod's parts up to which the size of a step is not reduced (see ``_BYTES_AT_ONCE``)."""
 
 _BYTES_AT_ONCE: Final = 5 << 20
-"""Limit of a step for pods whose parts exceed ``_LIGHT``, for example with hundreds of affinity terms: the maximum
-product of nodes and estimated bytes. A part of 64 KiB of JSON is estimated at 400 KiB, and takes up to a millisecond
-per node.
+"""Maximum product of the number of nodes and a pod's estimated bytes in one step. It applies to pods whose parts exceed
+``_LIGHT``, for example with hundreds of affinity terms. A part of 64 KiB of JSON is estimated at 400 KiB, and takes up
+to a millisecond per node.
 """
 
 _FEWEST_AT_ONCE: Final = 8

@@ -35,19 +35,21 @@ _PLAIN_AT_BIND: Final = (
     f'{{}}: bindRecheck: plugin "{{}}" {_UNDECLARED}: no bind is certain while other binds are in flight'
 )
 _LACKING: Final = (
-    "{}: preset complete is not whole here: {} of kube-scheduler's default profile cannot run in this Homeport. What "
-    "they would forbid is allowed, unless the calling scheduler asks them itself"
+    "{}: preset complete: {} of kube-scheduler's default profile cannot run in this Homeport. Nodes that they would "
+    "reject pass, unless the calling scheduler runs these plugins itself"
 )
 _RUNS_ANYWAY: Final = (
-    '{}: bindRecheck: the filter of plugin "{}" runs in this profile, hence at bind too: naming it changes nothing'
+    '{}: bindRecheck: plugin "{}" has no effect here, because its filter is in the profile and so runs at bind too'
 )
-_NOT_HERE: Final = '{}: bindRecheck: plugin "{}" runs in your scheduler, not in Homeport: it cannot be asked at bind'
-_HAS_NO_FILTER: Final = '{}: bindRecheck: plugin "{}" has neither preFilter nor filter: there is nothing to ask at bind'
+_NOT_HERE: Final = '{}: bindRecheck: plugin "{}" runs in your scheduler, not in Homeport, so it cannot run at bind'
+_HAS_NO_FILTER: Final = '{}: bindRecheck: plugin "{}" has neither preFilter nor filter, so it cannot run at bind'
 _PICKS_BLINDLY: Final = (
-    "{}: pick: the node would be picked without {} of kube-scheduler's default profile, and nobody else is asked. "
-    "Leave all of preset complete enabled, or the pick to the scheduler"
+    "{}: pick: Homeport would pick the node without {} of kube-scheduler's default profile, and the scheduler would "
+    "get no other node. Enable all plugins of preset complete, or remove pick"
 )
-_ONE_IS_FEW: Final = "{}: atMost and pick: where one node is picked there are no others to answer. Give one of them"
+_ONE_IS_FEW: Final = (
+    "{}: atMost and pick: with pick, the answer has one node, so atMost has no effect. Give one of them"
+)
 
 _SCORING: Final = (*DECIDING, "preScore", "score")
 """Extension points that determine which of the nodes a pod gets."""
@@ -196,8 +198,8 @@ def _notices(resolved: ResolvedProfile, mentioned: Container[str], where: str) -
             yield (_PLAIN_AT_BIND if name in added else _PLAIN).format(where, name)
     if "PodTopologySpread" not in resolved.specs:
         yield (
-            f"{where}: PodTopologySpread is disabled. In kube-scheduler's own configuration that delegates it to "
-            "Homeport; here it means that nobody spreads these pods."
+            f"{where}: PodTopologySpread is disabled. In kube-scheduler's own configuration, that delegates it to "
+            "Homeport. In a profile of Homeport, it means that these pods are not spread."
         )
 
 

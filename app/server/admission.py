@@ -64,7 +64,7 @@ class Lane:
 class Admission:
     """Limits for calls. ``seconds``: maximum time from a request's first byte to the answer.
 
-    ``of_verb``: maximum time for verbs that have their own. ``most``: maximum number of deciding calls in flight.
+    ``of_verb``: the same for verbs with a limit of their own. ``most``: maximum number of deciding calls in flight.
     ``hosts_of`` reads the node names of a request that is rejected or late.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from app.analysis.bound import BoundNode
 from app.analysis.explaining import Explained, Explainer, NodeAnswer
@@ -37,7 +37,7 @@ _SUMMARY: Final = "Which nodes can the pod use, why not the others, and what wou
 def explain_router(
     explainer: Explainer, workloads: WorkloadExplainer, waiting: WaitingPods, *, max_body_bytes: int
 ) -> APIRouter:
-    """Create the router. An explanation uses the verbs' snapshot and profiles, and changes no state."""
+    """Create the router. An explanation uses the snapshot and filters of explain, and changes no state."""
     router = APIRouter(prefix="/api/v1/explain", tags=["operator"])
 
     async def answer(pod: Pod, node: str) -> Response:
@@ -100,6 +100,7 @@ def _list_response(workload: ExplainedWorkload, held: Callable[[str], WaitingPod
 def _explanation(pod: Pod, explained: Explained, held: WaitingPod | None) -> dict[str, Any]:
     """Return an ``ExplainResponse`` as a mapping for JSON. ``held``: the pod if it waits at Permit."""
     verdict = "HeldAtPermit" if held is not None else _verdict(pod, explained)
+    proved_by = "partial" if explained.not_judged else "complete"
     return {
         "apiVersion": API_VERSION,
         "kind": EXPLANATION,
@@ -135,7 +136,7 @@ def _explanation(pod: Pod, explained: Explained, held: WaitingPod | None) -> dic
             }
             for it in explained.needs
         ],
-        "remedies": explained.remedies if held is None else [],
+        "remedies": [] if held is not None else [asdict(it) | {"provedBy": proved_by} for it in explained.remedies],
         "impossible": explained.impossible,
         "incomplete": explained.incomplete,
         "scheduler": explained.scheduler,

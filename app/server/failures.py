@@ -47,7 +47,10 @@ class FailureCause(BaseModel):
 
     reason: str = Field(default="", description="Kind of the mistake, for example FieldValueRequired.")
     message: str
-    field: str = Field(default="", description="Path in the body, or name of the parameter; body for all of it.")
+    field: str = Field(
+        default="",
+        description="Path in the body, or name of the parameter; body or query for a mistake without a place.",
+    )
 
 
 class FailureDetails(BaseModel):

@@ -42,7 +42,9 @@ class ProfileStatus(BaseModel):
 class FeedStatus(BaseModel):
     """Feed of one kind: its state and number of objects."""
 
-    state: str = Field(description="listing, watching, not_served, forbidden, saved for a file, listed for a command")
+    state: str = Field(
+        description="listing, watching, not_served, forbidden; saved: read from a file; listed: read once by a command"
+    )
     objects: int
     age_seconds: float = Field(description="Time since the last message of the watch.")
     left_out: list[str] = Field(default=[], description="Objects that cannot be read, as namespace/name: ten at most.")
@@ -58,7 +60,7 @@ class LeaderStatus(BaseModel):
 
     here: bool = Field(description="True if this replica leads.")
     identity: str = Field(description="Name of the leader; empty without one.")
-    address: str = Field(description="host:port of the leader for the other replicas.")
+    address: str = Field(description="host:port at which other replicas reach the leader.")
     since: str = Field(description="Time at which the leader took the Lease, on its own clock.")
     replica: str = Field(description="The identity of this replica.")
 
@@ -109,7 +111,7 @@ class ProcessStatus(BaseModel):
     )
     profiles: list[ProfileStatus]
     unserved: dict[str, int] = Field(
-        description="Requests about pods without a profile, which are not checked, by schedulerName."
+        description="Number of requests by schedulerName, about pods without a profile; these are not checked."
     )
 
 

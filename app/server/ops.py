@@ -67,7 +67,10 @@ def ops_router(
     )
     async def readyz(
         verbose_parameter: Annotated[
-            str | None, Query(alias="verbose", description="Any value, or none: one line per check.")
+            str | None,
+            Query(
+                alias="verbose", description="If present, with any value or none, the answer has one line per check."
+            ),
         ] = None,
     ) -> Response:
         reason = problem()

@@ -18,7 +18,7 @@ _NOT_JUDGED: Final = MainReason(0, 0, "", (), 0, 0.0)
 
 
 def pending_router(pending: PendingPods) -> APIRouter:
-    """Create the router. The list uses the verbs' snapshot and profiles, and changes no state."""
+    """Create the router. The pods are those of the verbs' snapshot, judged like in explain. No state is changed."""
     router = APIRouter(prefix="/api/v1/pending", tags=["operator"])
 
     @router.get("", response_model=PendingPodList, responses=FAILURES, summary="Pods that wait for a node, and why")

@@ -212,12 +212,12 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             if self.expect_100_continue:
                 self._refuse(self._refusal)
             else:
-                self._wait_for_head()  # on_body discards the body; the time limit for it is that of a head
+                self._wait_for_head()  # on_body discards the body, within the time limit of a head
             return
         endpoint = self._direct.get(self.url)
         if endpoint is not None and self._can_take_fast_path():
             self._endpoint = endpoint
-            self._cacheable = self.parser.should_keep_alive()  # asked now, because the parser forgets it after the body
+            self._cacheable = self.parser.should_keep_alive()  # read now, because the parser loses it after the body
         else:
             self._begin_cycle()
 

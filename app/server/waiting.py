@@ -54,7 +54,9 @@ class RejectRequest(AllowRequest):
 class Settled(BaseModel):
     """Result of allowing or rejecting a pod."""
 
-    outcome: Literal["waiting", "allowed", "rejected"] = Field(description="allowed: no plugin is left, it is bound.")
+    outcome: Literal["waiting", "allowed", "rejected"] = Field(
+        description="allowed: the last plugin has allowed the pod, and its bind continues."
+    )
     pending: list[str]
 
 

@@ -143,8 +143,8 @@ class BindVerb:
     async def _transaction(self, args: BindingArgs, deadline: float) -> asyncio.Task[Answer]:
         """Return the running transaction for this pod and node, or start one.
 
-        If a transaction of this pod for another node is running, wait until it has ended. If its pod waits at Permit,
-        reject the pod there, because the scheduler has chosen a new node. Raises ``VerbFailure`` (``out_of_time``).
+        If a transaction of this pod for another node is running, wait until it has ended. If the pod waits at Permit,
+        reject it there, because the scheduler has chosen a new node. Raises ``VerbFailure`` (``out_of_time``).
         """
         key = (args.namespace, args.name)
         while (running := self._running.get(key)) is not None:

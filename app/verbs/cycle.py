@@ -43,7 +43,7 @@ class Cycle(Struct, frozen=True):
 
     ``post_filter``: status of the plugin that ended PostFilter; ``None`` if PostFilter did not run or has no plugins.
     ``nominated``: new value for ``status.nominatedNodeName``; ``""`` clears the field, ``None`` leaves it unchanged.
-    ``victims``: pods that must be evicted from that node first; Homeport does not evict them.
+    ``victims``: pods to evict before the pod fits on ``nominated``; Homeport does not evict them.
 
     ``profile`` and ``preset``: schedulerName and preset of the profile that ran.
     """
@@ -150,7 +150,7 @@ class CycleVerb:
             return ended[0]
 
     def _post_filter_steps(self, framework: Framework, pod: Pod, so_far: Cycle, ended: list[Cycle]) -> Iterator[None]:
-        """Run PostFilter in steps, each on the then current snapshot; append the result to ``ended``.
+        """Run PostFilter in steps, each on the snapshot of that moment; append the result to ``ended``.
 
         Raises ``PluginError`` or ``Unprepared``.
         """
@@ -216,7 +216,7 @@ def find_pod(cluster: Cluster, namespace: str, name: str) -> Pod:
 
 
 def _offered(cluster: Cluster, namespace: str, name: str) -> str:
-    """Return text that names similar pods, or the namespaces in which the caller might have meant the pod."""
+    """Return text that names the namespaces with a pod of this name, or else similar pods or namespaces."""
     others = [it for it in cluster.namespaces() if cluster.pod(it, name) is not None]
     if others:
         return f", but in {', '.join(sorted(others)[:_MOST_NAMESPACES])}"

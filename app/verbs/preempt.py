@@ -57,8 +57,8 @@ class PreemptVerb:
     def _steps(self, framework: Framework, args: PreemptionArgs, helped: dict[str, NodeVictims]) -> Iterator[None]:
         """Evaluate ``_CANDIDATES_PER_STEP`` nodes per step, and add those on which the pod would fit to ``helped``.
 
-        Each step uses the then current snapshot. It is no problem if the snapshot changes between steps, because
-        filter checks the nodes again after the eviction. Raises ``VerbFailure``.
+        Each step uses the snapshot of that moment. The snapshot can change between steps, because filter checks the
+        nodes again after the eviction. Raises ``VerbFailure``.
         """
         candidates = iter(args.victims.items())
         some = list(islice(candidates, _CANDIDATES_PER_STEP))

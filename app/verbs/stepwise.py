@@ -60,7 +60,7 @@ class LoopQueue:
 
 
 async def _no_wait() -> None:
-    """Return at once. Used without an event loop: the caller then runs the coroutine of a verb itself."""
+    """Return at once. Used without an event loop, by callers that run the coroutine of a verb themselves."""
 
 
 class _LoopState:

@@ -17,7 +17,7 @@ from app.whatif.placing import Placement, Placer
 from app.whatif.reasons import waiting_groups
 from app.whatif.scratch import ScratchCluster
 from app.whatif.spread import changes, spread_of
-from app.whatif.templates import SimulatedPod, TemplateError, pods_of, scaled
+from app.whatif.templates import ManifestPods, SimulatedPod, TemplateError, pods_of, scaled
 
 MOST_PODS: Final = 5000
 """Maximum number of pods of one simulation."""
@@ -56,7 +56,10 @@ def simulated(
 
     If the budget ends, the pods that are left are not judged.
     """
-    added, removed = _changes_of(scratch, request)
+    changed = _changes_of(scratch, request)
+    added, removed = changed.added, changed.removed
+    for kind, obj in changed.objects:
+        scratch.cluster.others.upsert(kind, obj)
     one_of_each = _one_of_each(added, removed)
     before = spread_of(scratch, one_of_each)
     for pod in removed:
@@ -76,6 +79,8 @@ def simulated(
         "waiting": len(placements) - len(placed),
         "notReached": max(0, len(added) - len(placements)),
         "pods": [_pod(it, by_uid.get(it.pod.uid)) for it in placements],
+        "ignored": changed.ignored,
+        "notes": changed.notes,
         "removed": [{"namespace": it.namespace, "pod": it.name, "nodeName": it.node_name} for it in removed],
         "waitingGroups": waiting,
         "spread": [*changes(before, spread_of(scratch, one_of_each))],
@@ -83,21 +88,30 @@ def simulated(
     }
 
 
-def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> tuple[list[SimulatedPod], list[Pod]]:
+def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> ManifestPods:
     """Return the pods that are added and removed. Raises ``RequestMistake``."""
     try:
-        added = pods_of(request.objects, scratch.cluster, request.namespace, MOST_PODS)
+        changes = pods_of(request.objects, scratch.cluster, request.namespace, MOST_PODS)
     except TemplateError as mistake:
-        raise RequestMistake(f"objects[{mistake.index}].{mistake.field}", mistake.message) from None
-    removed: list[Pod] = []
+        raise RequestMistake(_field(f"objects[{mistake.index}]", mistake.field), mistake.message) from None
     for number, it in enumerate(request.scale):
+        room = MOST_PODS - len(changes.added)
         try:
-            change = scaled(scratch.cluster, it.namespace, it.kind, it.name, it.replicas, MOST_PODS - len(added))
+            change = scaled(scratch.cluster, it.namespace, it.kind, it.name, it.replicas, most=room)
         except TemplateError as mistake:
-            raise RequestMistake(f"scale[{number}].{mistake.field}", mistake.message) from None
-        added += change.added
-        removed += change.removed
-    return added, removed
+            raise RequestMistake(_field(f"scale[{number}]", mistake.field), mistake.message) from None
+        changes.added += change.added
+        changes.removed += change.removed
+        changes.objects += change.objects
+        if change.approximate:
+            changes.notes.append(f"{it.kind}/{it.namespace}/{it.name}: {change.approximate}")
+    if changes.approximate:
+        changes.notes.append(changes.approximate)
+    return changes
+
+
+def _field(whole: str, part: str) -> str:
+    return f"{whole}.{part}" if part else whole
 
 
 def _one_of_each(added: Iterable[SimulatedPod], removed: Iterable[Pod]) -> dict[str, Pod]:

@@ -219,7 +219,7 @@ class CycleResponse(CamelModel):
     pod: str = Field(description="namespace/name of the scheduled pod.")
     profile: str = Field(description="schedulerName of the profile; * for the profile of all other names.")
     preset: Literal["delegated", "complete"] = Field(
-        description="Base of the profile. delegated: other filters are left to kube-scheduler, and were not run."
+        description="Base of the profile. delegated: filters outside the profile are left to kube-scheduler."
     )
     pre_enqueue: PluginStatus = Field(description="If it is not Success, the pod is gated and no other point ran.")
     pre_filter: PluginStatus
@@ -230,5 +230,5 @@ class CycleResponse(CamelModel):
     post_filter: PluginStatus | None = Field(description="Result of PostFilter, if no node is feasible.")
     nominated_node: str | None = Field(description="Node that PostFilter nominates; empty to clear the nomination.")
     victims: CycleVictims | None = Field(
-        description="Pods to evict from the nominated node first. Homeport does not evict them."
+        description="Pods to evict before the pod fits on the nominated node. Homeport does not evict them."
     )

@@ -71,8 +71,11 @@ class ProvedRemedy(CamelModel):
     sort: str = Field(description="Uncordon, ReleaseHome, FewerPods, TaintsPolicy, MaxSkew, RequestLess, Tolerate, …")
     change: str
     opens: int = Field(description="Number of nodes that fit after the change.")
-    nodes: list[str] = Field(description="The first ten of them.")
+    nodes: list[str] = Field(description="The first ten of these nodes.")
     pods: list[str] = Field(description="Pods of the same namespace that were left out, for FewerPods.")
+    proved_by: Literal["complete", "partial"] = Field(
+        description="complete: by all filters. partial: the filters in notJudged can still reject these nodes."
+    )
 
 
 class PluginNotJudged(CamelModel):
@@ -131,9 +134,13 @@ class PodHome(CamelModel):
     policy_source: str = Field(description="owner, pod, the rule of the configuration, or default.")
     effect: str = Field(description="What StickyNode does for this pod.")
     waits: bool = Field(description="True if the pod waits until its home takes pods again.")
-    since: str = Field(description="RFC 3339: start of the grace period; empty if it has not started, or without one.")
-    until: str = Field(description="RFC 3339: end of the grace period, after which other nodes are allowed; or empty.")
-    recorded: bool = Field(description="False if there is no home yet, or if it is being made.")
+    since: str = Field(
+        description="RFC 3339: start of the grace period; empty if it has not started, or if there is none."
+    )
+    until: str = Field(
+        description="RFC 3339: end of the grace period, after which other nodes are allowed; empty if since is."
+    )
+    recorded: bool = Field(description="False if the owner does not record the home yet, or if there is none.")
 
 
 class SchedulerReasonCount(CamelModel):
@@ -150,7 +157,7 @@ class SchedulerCondition(CamelModel):
     message: str = Field(description="At most 1,024 characters.")
     nodes: int = Field(description="Number of nodes that the message speaks of; 0 if it has another form.")
     reasons: list[SchedulerReasonCount]
-    differences: list[str] = Field(description="What differs from the verdict here.")
+    differences: list[str] = Field(description="Differences between this message and Homeport's verdict, as sentences.")
 
 
 class PermitHold(CamelModel):
@@ -170,7 +177,7 @@ class ExplainResponse(CamelModel):
     kind: Literal["Explanation"]
     pod: str = Field(description="namespace/name")
     scheduler_name: str = Field(description="schedulerName of the pod, or the one that the request names.")
-    node_name: str = Field(description="Node that the pod is bound to, also with pending: true; empty without one.")
+    node_name: str = Field(description="Node that the pod is bound to; empty if it is not bound.")
     profile: str = Field(description="schedulerName of the profile; * for the profile of all other names.")
     preset: Literal["delegated", "complete"] = Field(description="Base of the profile.")
     verdict: Literal["Bound", "HeldAtPermit", "Gated", "Fits", "NoNodeFits"]
@@ -181,14 +188,16 @@ class ExplainResponse(CamelModel):
     feasible: list[str] = Field(description="Nodes that pass every filter that was judged.")
     groups: list[NodeGroup] = Field(description="All other nodes, the largest group first.")
     judges: dict[str, Literal["Homeport", "kube-scheduler", "both"]] = Field(
-        description="Whose verdict that of each filter is. both: kube-scheduler filters, and Homeport checks at bind."
+        description="Program that runs each filter. both: kube-scheduler runs it, and Homeport checks it at bind."
     )
     not_judged: list[PluginNotJudged]
     plugins: dict[str, PluginExplanation]
     resources: list[ResourceRoom] = Field(description="Empty if the profile does not judge resources.")
-    remedies: list[ProvedRemedy] = Field(description="At most five, those that open the most nodes first.")
+    remedies: list[ProvedRemedy] = Field(description="At most five, sorted by the number of nodes that they open.")
     impossible: list[str] = Field(description="Sentences on what cannot work, if no node fits.")
-    incomplete: bool = Field(description="True if the time did not suffice to judge all remedies.")
+    incomplete: bool = Field(
+        description="True if the time was over before all changes were tried, or if none of the first ones helps."
+    )
     scheduler: SchedulerCondition | None = Field(description="What kube-scheduler wrote on the pod; null if nothing.")
     node: NodeExplanation | None = Field(description="Set if the request names a node.")
     bound: BoundNodeExplanation | None = Field(description="Set if the pod has a node.")
@@ -198,7 +207,7 @@ class ExplainResponse(CamelModel):
 class EqualPods(CamelModel):
     """Pods with equal inputs and, if bound, on the same node; and the explanation of the first one."""
 
-    pods: list[str] = Field(description="Their names.")
+    pods: list[str] = Field(description="Names of the pods.")
     explanation: ExplainResponse
 
 
@@ -209,4 +218,4 @@ class ExplanationList(CamelModel):
     kind: Literal["ExplanationList"]
     items: list[EqualPods]
     total: int = Field(description="Number of all pods that match.")
-    omitted: int = Field(description="Number of those that are not explained, because at most 50 are.")
+    omitted: int = Field(description="Number of matching pods that are not explained; at most 50 are explained.")

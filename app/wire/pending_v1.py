@@ -16,17 +16,17 @@ class PendingPodItem(CamelModel):
 
     namespace: str
     name: str
-    since: str = Field(description="RFC 3339: since when kube-scheduler fails to place it, else its creation.")
+    since: str = Field(description="RFC 3339: when kube-scheduler first failed to place it; else when it was created.")
     scheduler_name: str
     profile: str = Field(description="Profile that judged it; empty if no profile has its schedulerName.")
-    gated: bool = Field(description="True if the pod has scheduling gates, so that it is not tried at all.")
+    gated: bool = Field(description="True if the pod has scheduling gates, so that kube-scheduler does not try it.")
     judged: bool = Field(description="False if it was not judged yet. The other fields are then empty.")
     feasible: int = Field(description="Number of nodes that fit.")
     total: int = Field(description="Number of nodes that were judged.")
     plugin: str = Field(description="Plugin without which the most nodes would fit; empty if none rejects a node.")
-    reasons: list[str] = Field(description="What this plugin says of the most nodes.")
+    reasons: list[str] = Field(description="Reasons that this plugin gives for the most nodes.")
     opens: int = Field(description="Number of nodes that this plugin alone rejects.")
-    judged_seconds_ago: float = Field(description="Age of the verdict.")
+    judged_seconds_ago: float = Field(description="Age of the verdict in seconds.")
 
 
 class PendingPodList(CamelModel):
@@ -36,4 +36,4 @@ class PendingPodList(CamelModel):
     kind: Literal["PendingPodList"]
     items: list[PendingPodItem]
     total: int = Field(description="Number of all pods that wait.")
-    next: int | None = Field(description="start of the next page; null on the last one.")
+    next: int | None = Field(description="Parameter start for the next page; null on the last page.")

@@ -1,4 +1,4 @@
-"""Models of the answer of ``/api/v1/skew``. They only describe it in the OpenAPI document."""
+"""Models of the answer of ``/api/v1/skew``, used only for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ class SkewDomain(CamelModel):
     name: str
     nodes: int = Field(description="Number of nodes that the constraint counts.")
     pods: int = Field(description="Number of pods that the constraint counts.")
-    takes: bool = Field(description="True if the next pod may go there, or goes there if the constraint is soft.")
+    takes: bool = Field(
+        description="True if the constraint allows the next pod there; for a soft constraint, if it prefers the domain."
+    )
 
 
 class WorkloadSkewItem(CamelModel):
@@ -26,24 +28,24 @@ class WorkloadSkewItem(CamelModel):
     namespace: str
     kind: str
     name: str
-    pods: int = Field(description="Number of its pods, with those that wait.")
+    pods: int = Field(description="Number of pods of the workload, including pods that wait.")
     topology_key: str
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
     max_skew: int
     minimum: int = Field(description="Fewest pods of a domain; 0 with fewer domains than minDomains.")
     skew: int = Field(description="Most pods of a domain minus the minimum.")
     above: bool = Field(description="True if the skew is larger than maxSkew.")
-    domains: list[SkewDomain] = Field(description="At most 50, those with the most pods first.")
+    domains: list[SkewDomain] = Field(description="At most 50, sorted by the number of pods, the most first.")
     domain_count: int = Field(description="Number of all domains.")
     removed_first: str = Field(description="Pod that a scale-down removes first, as far as Homeport knows.")
 
 
 class WorkloadSkewList(CamelModel):
-    """Skews of workloads with spread constraints, by name; with above=true the largest excess over maxSkew first."""
+    """Skews of workloads with spread constraints, sorted by name; with above=true, by excess over maxSkew."""
 
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["WorkloadSkewList"]
     items: list[WorkloadSkewItem] = Field(description="One for each constraint of at most 100 workloads.")
-    total: int = Field(description="Number of workloads that match; with above=true, of skews.")
+    total: int = Field(description="Number of matching workloads; with above=true, number of matching skews.")
     counted_seconds_ago: float = Field(description="Seconds since the workloads were counted.")
-    next: int | None = Field(description="start of the next page; null on the last one.")
+    next: int | None = Field(description="Parameter start for the next page; null on the last page.")

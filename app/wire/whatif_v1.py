@@ -134,6 +134,8 @@ class Simulation(WhatIfAnswer):
     placed: int
     waiting: int
     not_reached: int = Field(description="Number of pods that were not tried, because the processor time was used up.")
+    ignored: list[str] = Field(description="KIND/NAMESPACE/NAME of objects that make no pods.")
+    notes: list[str] = Field(description="What was assumed, as sentences.")
     pods: list[SimulatedPlacement]
     removed: list[RemovedPod]
     waiting_groups: list[WaitingGroup] = Field(description="Waiting pods, equal ones together.")

@@ -74,7 +74,7 @@ _LONGEST_FIELD: Final = {"api_version": 253 + 1 + 63, "kind": 63, "namespace": 6
 """Maximum lengths of the fields of a reference, in characters; valid objects are never longer."""
 
 _LONGEST_NAME: Final = 235
-"""Maximum length of the object's name in an Event's name. A dot and the hexadecimal time follow it there."""
+"""Maximum length of the object's name in an Event's name, where a dot and the hexadecimal time follow."""
 
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404

@@ -126,7 +126,7 @@ class _PodDisks:
         return known[1]
 
     def compare_all(self, nodes: Iterable[NodeInfo]) -> Iterator[None]:
-        """Compare the disks with the volumes of all pods on the nodes, and yield between short steps."""
+        """Compare the disks with the volumes of all pods on the nodes; yield every ``_STEPS_BETWEEN_YIELDS`` steps."""
         self.spent = 0
         for node in nodes:
             for mounts in tuple(node.mounts.values()):

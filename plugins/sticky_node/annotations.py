@@ -1,7 +1,7 @@
 """Annotations that hold homes: their format, their owner, and the claims of pods.
 
-The first bind writes the home onto the pod, in the Binding itself, so a crash cannot cause one without the other.
-Homeport then copies the home to the owner, together with the UID of the pod:
+The first bind writes the home onto the pod, in the Binding itself, so a crash cannot separate bind and
+home. Homeport then copies the home to the owner, together with the UID of the pod:
 
     on the owner   homeport.dev/home          the node                              (homeport.dev/home.3: ordinal 3)
                    homeport.dev/home-pod      UID of the pod recorded last          (homeport.dev/home-pod.3)
@@ -210,9 +210,9 @@ def restored_annotations(owner: Owner, before: HomeRecord) -> dict[str, str | No
 
 
 def ownership_annotations(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
-    """Return the annotations that name the home's owner and machine.
+    """Return the annotations with the UID of the home's owner and the systemUUID of its node.
 
-    They distinguish the home from a copied home, and its node from another host of the same name.
+    They show if a home was copied from another object, and if its node was replaced by a host of the same name.
     """
     written: dict[str, str | None] = {slot_key(HOME_OWNER, owner.slot): _owner_value(owner.obj.uid, home)}
     if machine or slot_key(HOME_MACHINE, owner.slot) in owner.obj.annotations:

@@ -92,22 +92,26 @@ class OwnerRule(KindName):
         if self.is_claim:
             return self._of_a_claim()
         if self.selector is not None:
-            raise ValueError(f"selector: says which {_words(CLAIM)} keep homes, and nothing of {_words(self.pair)}")
+            raise ValueError(
+                f"selector: only a rule for {_words(CLAIM)} can have one, not a rule for {_words(self.pair)}"
+            )
         for pair in self.chain:
             if pair in _NEVER_OWNERS:
-                raise ValueError(f"{_words(pair)} neither keeps homes nor leads to what does")
+                raise ValueError(f"{_words(pair)} cannot keep homes, and cannot be in through")
         if len(set(self.chain)) < len(self.chain):
             raise ValueError(f"through: {_words(_repeated(self.chain))} occurs twice")
         if self.pair == LEADER_WORKER_SET and self.chain[:-1] != (STATEFUL_SET,):
-            raise ValueError(f"through: pods of {_words(self.pair)} belong to {_words(STATEFUL_SET)}, and to it alone")
+            raise ValueError(
+                f"through: must be {_words(STATEFUL_SET)} alone, which owns the pods of {_words(self.pair)}"
+            )
         return self
 
     def _of_a_claim(self) -> Self:
         if self.through or self.per_ordinal:
             word = "through" if self.through else "perOrdinal"
-            raise ValueError(f"{word}: the pods of a {_words(CLAIM)} are those that use it, and share one home")
+            raise ValueError(f"{word}: not for {_words(CLAIM)}, because all pods that use a claim share one home")
         if self.selector is None:
-            raise ValueError(f"selector: must say which {_words(CLAIM)} keep homes; {{}} are all")
+            raise ValueError(f"selector: must select the {_words(CLAIM)} that keep homes; {{}} selects all")
         return self
 
     @property

@@ -4,8 +4,8 @@ Kubernetes does not record when a node entered most of its states, so Homeport w
 
     on the owner   homeport.dev/home-since   <state> <time> <node>    (homeport.dev/home-since.3: ordinal 3)
 
-The time (RFC 3339) does not change if one unusable state follows another. The node shows which home the time belongs
-to. If the annotation cannot be written, or is removed, the time in this process's memory is used.
+The time (RFC 3339) does not change if one unusable state follows another. The node in the annotation shows which home
+the time belongs to. If the annotation cannot be written, or is removed, the time in this process's memory is used.
 
 If the home is usable but in-tree filters reject the pod, the grace period starts when the pod's condition PodScheduled
 becomes False. For pods with scheduling gates, the condition is also False, and its time does not change when the gates

@@ -1,4 +1,6 @@
-"""Finds the object that keeps the home of a pod: by controller references, otherwise by the pod's claims."""
+"""Finds the object that keeps the home of a pod: by controller references, otherwise by the pod's
+PersistentVolumeClaims.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ class Owners:
     checked by name and UID.
 
     If several chains start with the same kinds, the longest chain that matches the references is used. If no chain
-    matches, one of the pod's claims can keep its home.
+    matches, one of the pod's volume claims can keep its home.
     """
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
@@ -134,7 +136,9 @@ class Owners:
 
     @property
     def follows_claims(self) -> bool:
-        """Return whether claims keep homes. A pod's owner then also depends on the other pods of the claim."""
+        """Return whether volume claims keep homes. A pod's owner then also depends on the other pods of its volume
+        claim.
+        """
         return self._claims is not None
 
     def controllers(self) -> Collection[Kind[AnnotatedObject]]:
@@ -168,8 +172,8 @@ class Owners:
         return (it if self.keeps(kind, it) else None for it in self._objects.every(kind))
 
     def keeps(self, kind: Kind[Any], obj: AnnotatedObject) -> bool:
-        """Return whether the object keeps homes. All objects of the kind do, except claims that the selector does not
-        match.
+        """Return whether the object keeps homes. All objects of the kind do, except volume claims that the selector
+        does not match.
         """
         if self._claims is None or not isinstance(obj, PersistentVolumeClaim) or kind not in self._keepers:
             return True
@@ -178,7 +182,7 @@ class Owners:
     def may_be_shared(self, pod: Pod, other: Pod) -> bool:
         """Return whether two pods could have the same owner, without looking up any object.
 
-        This is possible if both have controllers that can lead to a home, or if they use a common claim.
+        This is possible if both have controllers that can lead to a home, or if they use a common volume claim.
         """
         pairs = ((it.owner.api_version, it.owner.kind) if it.owner else None for it in (pod, other))
         return all(it in self._chains for it in pairs) or (

@@ -1,4 +1,4 @@
-"""If a pod's owner has a home, the plugin rejects all other nodes. The first bind of an owner's pod makes the home.
+"""Restricts a pod to its owner's home, as the policy demands. The first bind of an owner's pod makes the home.
 
 Besides taking decisions, the leader runs these loops:
 
@@ -6,7 +6,7 @@ Besides taking decisions, the leader runs these loops:
     pods       wake waiting pods once the verdict of filter might have changed, because kube-scheduler
                does not wake pods when time passes or a home is moved
     refusals   report why a usable home rejects the pod that waits for it
-    reconcile  correct the recorded homes whenever an owner or a machine changes
+    reconcile  correct the recorded homes whenever an owner or a virtual machine changes
     repair     write homes that a bind or a crash left unwritten, every ``repairInterval``
 
 The loops examine objects only after changes, in short steps, at most once a second.

@@ -1,4 +1,4 @@
-"""Properties of pods that matter to homes: ordinal, claims, reachable volumes, and whether the pod is the active one.
+"""Properties of pods that matter to homes: ordinal, PersistentVolumeClaims, reachable volumes, and the active pod.
 
 If a pod uses several claims, claims that only a single node can mount take precedence; among equals, the first by name
 is used. A claim that many nodes can mount keeps a home only if a single pod uses it, because pods that share it are
@@ -67,7 +67,7 @@ _SERVED: Final = frozenset({("v1", "Pod"), ("v1", PERSISTENT_VOLUME_CLAIMS.kind)
 
 
 class HomeClaims:
-    """Finds the claims that keep homes. ``selector`` selects them by their labels."""
+    """Finds the PersistentVolumeClaims that keep homes. ``selector`` selects them by their labels."""
 
     def __init__(self, selector: Selector, objects: Objects) -> None:
         self._selector = selector
@@ -107,7 +107,7 @@ class HomeClaims:
         return next((it for it in known if it is not None), None)
 
     def in_common(self, pod: Pod, other: Pod) -> bool:
-        """Return whether both pods use the same claim, without looking up any claim."""
+        """Return whether both pods use the same PersistentVolumeClaim, without looking it up."""
         return pod.namespace == other.namespace and not _names(pod).isdisjoint(_names(other))
 
     def _is_shared(self, claim: PersistentVolumeClaim, pod: Pod) -> bool:
@@ -242,11 +242,11 @@ class ActivePods:
         return is_active(pod, node_name, controller, self._of_instance.get(controller.uid, {}))
 
     def pods(self, controller: AnnotatedObject) -> Collection[Pod]:
-        """Return all pods of a KubeVirt machine in their newest versions; empty for other owners."""
+        """Return all pods of a virtual machine in their newest versions; empty for owners outside KubeVirt."""
         return tuple(self._of_instance.get(controller.uid, {}).values())
 
     def of(self, machine: VirtualMachineInstance) -> Pod | None:
-        """Return the pod in which the machine runs; ``None`` while KubeVirt has not published its node."""
+        """Return the pod in which the virtual machine runs; ``None`` while KubeVirt has not published its node."""
         pods = self._of_instance.get(machine.uid, {}).values()
         there = [it for it in pods if it.node_name == machine.node_name != "" and it.namespace == machine.namespace]
         return max(there, key=lambda it: (it.created, it.uid), default=None)
@@ -261,7 +261,7 @@ def is_target(pod: Pod) -> bool:
 
 
 def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: Mapping[str, Pod]) -> bool:
-    """Return whether the pod, once on that node, is the machine's active pod by KubeVirt's own rule.
+    """Return whether the pod, once on that node, is the virtual machine's active pod by KubeVirt's own rule.
 
     That is the newest pod controlled by the instance on ``status.nodeName``, or on any node while that is empty
     (``CurrentVMIPod`` of ``pkg/controller/controller.go``). If two pods were created in the same second, KubeVirt can

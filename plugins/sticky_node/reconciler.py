@@ -115,8 +115,8 @@ class Reconciler:
             await self._handle.timing.sleep(_PERIOD_SECONDS)
 
     async def round(self) -> bool:
-        """Check all owners and machines once; return whether nothing is left to do. A concurrent call returns ``False``
-        at once.
+        """Check all owners and virtual machines once; return whether nothing is left to do. A concurrent call returns
+        ``False`` at once.
         """
         if self._is_running:
             return False
@@ -223,7 +223,7 @@ class HomeOwnership:
 
 
 class MigratedHomes:
-    """Finds KubeVirt machines that migrated, or that run without a home. ``is_off``: whether the policy is ``off``."""
+    """Finds virtual machines that migrated, or that run without a home. ``is_off``: whether the policy is ``off``."""
 
     def __init__(
         self,
@@ -248,8 +248,8 @@ class MigratedHomes:
         self._iteration = ResumableIteration(handle.objects, (VIRTUAL_MACHINE_INSTANCES,), self._settled)
 
     async def all(self) -> bool:
-        """Record the claims of running machines; return ``False`` if a machine's pod or node is not in the snapshot
-        yet.
+        """Record the claims of running virtual machines; return ``False`` if a pod or node of one is not in the
+        snapshot yet.
         """
         complete, steps = True, Steps(self._handle.timing.sleep)
         for _, machine in self._iteration:
@@ -294,7 +294,7 @@ class MigratedHomes:
 
 
 def _has_left(machine: VirtualMachineInstance, pod: Pod, owner: Owner) -> bool:
-    """Return true if the machine has completed a migration away from its home.
+    """Return true if the virtual machine has completed a migration away from its home.
 
     KubeVirt updates ``nodeName`` last. ``migrationState.completed`` does not help, because it is true for failed
     migrations, too.

@@ -1,4 +1,5 @@
-"""Writes homes to their owners: homes made by binds, and homes of machines that migrated or ran before Homeport.
+"""Writes homes to their owners: those made by binds, and those of virtual machines that migrated or ran before
+Homeport.
 
 A home that cannot be written is reported once, kept in memory, and retried. If a virtual machine migrates away from its
 home, the new node becomes its home. A running virtual machine that never had a home gets one on its node.
@@ -102,7 +103,7 @@ class Recorder:
             self._causes.pop(key, None)
 
     def open_claim(self, owner: Owner) -> Claim | None:
-        """Return the claim, in memory or on bound pods of any profile, that would make the machine's home now."""
+        """Return the claim, in memory or on bound pods of any profile, that would make the owner's home now."""
         claims = [it for it in self._pending.made() if it.owner.key == owner.key]
         for pod in self._active.pods(owner.controller):
             with suppress(Unreadable):

@@ -284,7 +284,7 @@ class PodWaker:
                     if isinstance(owner := self._owners.of(pod), Owner):
                         self._add_if_held(pod, self._decision(owner, pod))
         self._clocks.ungated(pending)
-        if self._owners.follows_claims:  # sharing a claim changes no version
+        if self._owners.follows_claims:  # sharing a volume claim changes no version
             self._stamp = None
 
     def _add_if_held(self, pod: Pod, decision: Decision) -> None:
@@ -315,7 +315,7 @@ class PodWaker:
         is_untold = is_news or wait.told is None
         is_refused = bool(pod.unschedulable_since) and not self.refused.knows(pod)
         owner = self._owners.of(pod) if is_untold or is_refused else None
-        if is_news and owner is None:  # the claim no longer keeps homes, or is shared now
+        if is_news and owner is None:  # the volume claim no longer keeps homes, or is shared now
             self._handle.activate((pod,))
         elif isinstance(owner, Owner):
             decision = self._decision(owner, pod)

@@ -436,6 +436,7 @@ class TestExplainSpread:
                     "opens": 1,
                     "nodes": ["n1"],
                     "pods": ["web-1"],
+                    "provedBy": "complete",
                 },
                 {
                     "sort": "MaxSkew",
@@ -443,6 +444,7 @@ class TestExplainSpread:
                     "opens": 1,
                     "nodes": ["n1"],
                     "pods": [],
+                    "provedBy": "complete",
                 },
                 {
                     "sort": "ScheduleAnyway",
@@ -450,6 +452,7 @@ class TestExplainSpread:
                     "opens": 1,
                     "nodes": ["n1"],
                     "pods": [],
+                    "provedBy": "complete",
                 },
             ],
             "impossible": [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import httpx
@@ -16,7 +17,7 @@ from app.commands.targets import unknown_kind
 from app.config.settings import Settings
 from tests.api.service import SAMPLE
 from tests.apiserver import ApiServer
-from tests.builders import ZONE, JsonObject, node_object, pod_object
+from tests.builders import ZONE, JsonObject, node_object, pod_object, taint
 from tests.controlplane.processes import free_port
 from tests.kubeserver import answer as found
 from tests.kubeserver import kube_server
@@ -312,3 +313,25 @@ def test_an_answer_of_another_shape_is_said(capsys: pytest.CaptureFixture[str]) 
         homeport(["pending", "-A", "--server", server.url, "-q"])
 
     assert "homeport: the answer is not that of a Homeport of this version\n" == capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("nodes", "line"),
+    [
+        (2, "no single change of those that Homeport tries opens a node"),
+        (3, "other changes that could open nodes were not tried"),
+    ],
+)
+def test_nothing_is_ruled_out_that_was_not_tried(
+    nodes: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each node has two taints of its own, and at most four taints are tried."""
+    pairs = [[taint(f"example.com/{number}-{name}") for name in "ab"] for number in range(nodes)]
+    items = [node_object(f"n{number}", taints=pair, status=ROOM) for number, pair in enumerate(pairs)]
+    cluster = tmp_path / "cluster.json"
+    cluster.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*items, pod_object("stuck")]}))
+
+    assert 1 == homeport(["explain", "stuck", "-n", "default", "--saved", str(cluster), "-q"])
+
+    said = [it for it in capsys.readouterr().out.splitlines() if it.startswith(("no single", "other changes"))]
+    assert [line] == said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -56,3 +56,13 @@ async def test_background_work_runs_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert [deciding] == ran
     assert deciding is not api.service._explain.frameworks[ANY].plugins["StickyNode"]
+
+
+@pytest.mark.parametrize(("explain", "proved_by"), [("complete", "complete"), ("profile", "partial")])
+async def test_a_remedy_says_whether_all_filters_accept_its_nodes(
+    explain: Literal["complete", "profile"], proved_by: str
+) -> None:
+    async with serving(Settings(cluster=str(SAMPLE), explain=explain)) as api:
+        found = await api.get("/api/v1/explain/shop/web-7d4b9c-new01")
+
+    assert {proved_by} == {it["provedBy"] for it in found["remedies"]}

@@ -22,7 +22,9 @@ ELSEWHERE: Final = {
         "app/wire/cycle_v1.py",
         "app/wire/explain_v1.py",
         "app/server/explain.py",
-        "app/analysis/explaining.py",
+    ],
+    "tests/unit/app/analysis/test_remedies.py": [
+        f"app/analysis/{name}.py" for name in ("change", "changes", "spread_changes")
     ],
     "tests/api/test_skew.py": ["app/analysis/pods_by_labels.py", "app/wire/skew_v1.py"],
     "tests/api/test_pending.py": [
@@ -33,6 +35,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/lint/test_linting.py": ["app/lint/rules.py"],
     "tests/unit/app/lint/test_manifests.py": ["app/config/yaml_loader.py"],
     "tests/unit/app/lint/test_placement.py": ["app/lint/facts.py"],
+    "tests/unit/app/lint/test_workloads.py": ["app/config/manifest_fields.py"],
     "tests/contract/test_reads.py": ["app/framework/points.py"],
     "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],
     "tests/api/test_explain_command.py": [

@@ -152,4 +152,4 @@ def test_specs_are_compared_by_value() -> None:
     assert is_same_spec(spec, other)
     assert not is_same_spec(spec, replace(other, priority=1))
     assert not is_same_spec(spec, replace(other, parts=replace(parts, ports=())))
-    assert not is_same_spec(spec, replace(other, parts=replace(parts, resources=PodResources({}, {}, {}, {}))))
+    assert not is_same_spec(spec, replace(other, parts=replace(parts, resources=PodResources({}, {}, {}, {}, {}))))

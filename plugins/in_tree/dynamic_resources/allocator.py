@@ -235,7 +235,7 @@ class AllocationSearch:
             yield candidates[position]
 
     def run(self) -> Generator[None, None, Solution | NoSolution]:
-        """Run the search, and yield between short steps. Raises ``AllocationError`` or ``CannotEvaluate``.
+        """Run the search, and yield often. Raises ``AllocationError`` or ``CannotEvaluate``.
 
         All selectors are evaluated before the first yield.
         """

@@ -126,7 +126,7 @@ class CachedAllocator:
         """Return the alternatives that the claims get on the node, or the status that rejects the node.
 
         ``rest``: (claims, node) pairs that the evaluation might ask for next. Raises ``Unprepared`` if the evaluation
-        has no steps left. The steps of ``Unprepared`` compute the outcomes of all pairs.
+        has no steps left. The work in ``Unprepared`` computes the outcomes of all pairs.
         """
         outcome = self._cached(claims, node)
         if outcome is None:

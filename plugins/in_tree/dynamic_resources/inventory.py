@@ -1,6 +1,6 @@
 """Index of ResourceSlices by node and pool, of devices allocated to claims, and of DeviceClasses by name and resource.
 
-The index is updated object by object. Many changes are processed in bounded steps.
+The index is updated object by object. If there are many changes, other requests can run in between.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Inventory:
         self._shared_pools = None
 
     def refresh(self) -> None:
-        """Update the index from the snapshot. Raises ``Unprepared`` if the update is too much work for one step."""
+        """Update the index from the snapshot. Raises ``Unprepared`` if the update is too much work at once."""
         all_prepared(it.catch_up for it in self._following)
         version = self.classes_version()
         if self._classes_seen != version:

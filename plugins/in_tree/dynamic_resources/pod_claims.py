@@ -30,7 +30,7 @@ class PodDeviceClaims(Struct, eq=False):
 
     ``claims``: claims that the pod's spec names. ``resources``: requested amounts of extended resources that a
     DeviceClass could provide. ``extended``: claim for ``resources``, which is a placeholder until the claim exists;
-    ``None`` if no DeviceClass provides one of them. ``solutions``: alternatives that Filter has chosen, by node.
+    ``None`` if no DeviceClass provides any of them. ``solutions``: alternatives that Filter has chosen, by node.
     ``variants``: placeholder claims by the resources that they request.
     """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from msgspec import Struct
 
@@ -17,10 +16,7 @@ from app.kube.core_v1 import (
     TopologySpreadConstraint,
 )
 from app.kube.node_affinity import AFFINITY
-from app.kube.selectors import EVERYTHING, IN, Requirement, Selector
-
-NOTHING: Final = Selector((Requirement("", IN, ()),))
-"""Selector that matches no pod. Constraints with a null or empty selector count with it, so each domain has 0 pods."""
+from app.kube.selectors import EVERYTHING, NOTHING, Selector
 
 
 class InvalidConstraint(ValueError):

@@ -97,7 +97,7 @@ def _counts(domains: DomainCounts) -> dict[str, int]:
 
 
 def _shown_domains(pods: Mapping[str, int], most: int) -> tuple[Sequence[str], str]:
-    """Return the sorted names of at most ``most`` domains, the fullest, and a note if other domains are omitted."""
+    """Return the sorted names of the ``most`` fullest domains, and a note if other domains are omitted."""
     if len(pods) <= most:
         return tuple(pods), ""
     fullest = sorted(pods, key=pods.__getitem__, reverse=True)[:most]

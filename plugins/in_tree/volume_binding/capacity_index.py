@@ -41,7 +41,7 @@ class CapacityIndex:
         return storage_class.provisioner not in ("", _NO_PROVISIONER)
 
     def catch_up(self) -> None:
-        """Process changed CSIStorageCapacity objects. Raises ``Unprepared`` if there are too many for one step."""
+        """Process changed CSIStorageCapacity objects. Raises ``Unprepared`` if they are too many to process at once."""
         self._following.catch_up()
 
     def max_size(self, storage_class: StorageClass, labels: Mapping[str, str]) -> Work[int]:

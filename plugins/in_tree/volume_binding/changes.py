@@ -1,4 +1,4 @@
-"""Latest changes of volumes and storage capacities, by StorageClass, with the labels of the affected nodes."""
+"""Latest changes of volumes and CSIStorageCapacity objects, by StorageClass, with the labels of the affected nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_CHANGES_PER_CLASS: Final = 256
 
 
 class ClassChange(Struct, frozen=True):
-    """A volume or storage capacity of a class was added or removed.
+    """A volume or CSIStorageCapacity object of a class was added or removed.
 
     ``number``: position among the changes of all classes. ``topologies``: each affected node matches at least one of
     them. An empty collection means that any node might be affected; ``None`` means that no node is. ``claim``:

@@ -117,11 +117,11 @@ _NO_VOLUMES: Final = MatchingVolumes((), ())
 class ClaimsEvaluation:
     """Evaluation of the claims of one pod on all nodes, each part computed once.
 
-    Long computations run in steps. ``reasons`` and ``pod_volumes`` raise ``Unprepared`` after
+    Long computations yield, so that other requests can run. ``reasons`` and ``pod_volumes`` raise ``Unprepared`` after
     ``MAX_STEPS_PER_EVALUATION`` steps; the results so far are kept. The results depend on ``inputs``, on nodes, and on
-    volumes and storage capacities. Changes of the last two are checked by ``is_current``. Later evaluations can reuse
-    the results while ``inputs`` are equal. ``stamp`` returns a key that changes whenever ``inputs``, volumes or storage
-    capacities might have changed.
+    volumes and CSIStorageCapacity objects. ``is_current`` checks the last two for changes. Later evaluations can reuse
+    the results while ``inputs`` are equal. ``stamp`` returns a key that changes whenever ``inputs``, volumes or
+    CSIStorageCapacity objects might have changed.
 
     A claim in ``waiting`` with a ``selected_node`` is assigned to that node. If several volumes of the pod use one
     claim, the claim is evaluated once. While the claim is unassigned, it takes one PersistentVolume for each of these
@@ -179,8 +179,8 @@ class ClaimsEvaluation:
         self._stamp_at_begin = self._stamp()
 
     def is_current(self) -> bool:
-        """Return whether no volume or storage capacity of the claims' classes has changed since creation of this
-        object.
+        """Return whether no volume or CSIStorageCapacity object of the claims' classes has changed since this
+        evaluation was created.
         """
         return self._seen_numbers == self._current_numbers()
 
@@ -188,7 +188,7 @@ class ClaimsEvaluation:
         """Copy the results of ``earlier`` for nodes that no change affects. Its ``inputs`` must be equal to those of
         this object.
 
-        Without this reuse, a pod with a long evaluation would never get a verdict while storage capacities keep
+        Without this reuse, a pod with a long evaluation would never get a verdict while CSIStorageCapacity objects keep
         changing.
         """
         changed = earlier.changed_topologies()
@@ -259,7 +259,7 @@ class ClaimsEvaluation:
     def all_bound(self) -> bool:
         return not self.waiting
 
-    # Computation in steps.
+    # Computation with yields.
 
     def _compute(self, node: NodeInfo, parts: Callable[[NodeInfo], Iterable[_Part]]) -> None:
         """Compute parts of the evaluation of ``node``.
@@ -332,7 +332,7 @@ class ClaimsEvaluation:
     def _reset(self) -> None:
         """Drop all results, because the snapshot has changed since the evaluation began.
 
-        Raises ``Unprepared`` if many volumes or storage capacities have changed.
+        Raises ``Unprepared`` if many volumes or CSIStorageCapacity objects have changed.
         """
         self.inputs = ()
         self._results.clear()

@@ -1,4 +1,4 @@
-"""Groups of free volumes with equal StorageClass, volume mode, attributes class and access modes."""
+"""Groups of free volumes with equal StorageClass, volume mode, VolumeAttributesClass and access modes."""
 
 from __future__ import annotations
 

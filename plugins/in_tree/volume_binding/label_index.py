@@ -1,4 +1,4 @@
-"""Index of volumes or storage capacities by the labels of the nodes that can use them."""
+"""Index of volumes or CSIStorageCapacity objects by the labels of the nodes that can use them."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScoreP
         return evaluation
 
     def _inputs(self, claims: PodVolumeClaims) -> tuple[Any, ...]:
-        """Return everything that the evaluation depends on, except nodes, free volumes and storage capacity."""
+        """Return all inputs of the evaluation, except nodes, free volumes and CSIStorageCapacity objects."""
         volumes = [self._objects.get(PERSISTENT_VOLUMES, "", it.volume_name) for it in claims.bound]
         return claims, volumes, [self._objects.version(it) for it in (STORAGE_CLASSES, CSI_DRIVERS, CSI_NODES)]
 

@@ -17,7 +17,7 @@ REASON_BIND_CONFLICT: Final = "node(s) didn't find available persistent volumes 
 REASON_NOT_ENOUGH_SPACE: Final = "node(s) did not have enough free storage"
 
 _VOLUMES_PER_STEP: Final = 1 << 14
-"""Intersecting two sets counts as one step for this number of free volumes."""
+"""Number of free volumes for which the intersection of two sets counts as one step."""
 
 
 class PodVolumes(Struct, frozen=True):

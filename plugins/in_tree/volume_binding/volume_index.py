@@ -42,7 +42,7 @@ STEPS_PER_OBJECT: Final = 4
 """Number of steps that count as one object, so that an object with a long affinity counts as several objects."""
 
 _GroupKey = tuple[str, str, tuple[str, ...]]
-"""(volume mode, attributes class, access modes) of a volume."""
+"""(volume mode, VolumeAttributesClass, access modes) of a volume."""
 
 
 class InvalidClaimSelector(Exception):
@@ -107,7 +107,7 @@ class VolumeIndex:
         self.changes = ClassChanges()
 
     def catch_up(self) -> None:
-        """Process the changed volumes. Raises ``Unprepared`` if there are too many for one step."""
+        """Process the changed volumes. Raises ``Unprepared`` if there are too many to process at once."""
         self._following.catch_up()
 
     def reserved_for(self, claim: PersistentVolumeClaim, min_rank: Rank) -> Sequence[LocatedVolume]:
@@ -204,7 +204,7 @@ def _group_key(volume: PersistentVolume) -> _GroupKey:
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether the volume's claimRef, volume mode and attributes class match the claim.
+    """Return whether the volume's claimRef, volume mode and VolumeAttributesClass match the claim.
 
     The UID of the claimRef is compared only if it is set.
     """

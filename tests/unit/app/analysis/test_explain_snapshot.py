@@ -21,8 +21,10 @@ from app.feeds.live import LiveFeed
 from app.feeds.saved import load_saved
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
+from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Pod
-from app.kube.kinds import CSI_NODES, NODES, PERSISTENT_VOLUMES, PODS
+from app.kube.extras import Extra
+from app.kube.kinds import CSI_NODES, DEVICE_CLASSES, NODES, PERSISTENT_VOLUMES, PODS, Kind
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.runtime.profiles import ResolvedProfile, has_point
@@ -31,11 +33,20 @@ from app.runtime.resolving import resolve
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE
 from tests.apiserver import kubeconfig
-from tests.builders import encoded, make_pod, node_object, pod_object
+from tests.builders import JsonObject, container, encoded, make_pod, node_object, pod_object
 
 ALL: Final = Registry(SHIPPED, DEFAULT_WEIGHTS)
 VOLUMES: Final = ("NodeVolumeLimits", "VolumeBinding", "VolumeZone")
 """Filters that read PersistentVolumes."""
+
+DEVICES: Final = ("DynamicResources", "NodeResourcesFit")
+"""Filters that read DeviceClasses."""
+
+VOLUME: Final[JsonObject] = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+
+
+def requesting(resource: str) -> JsonObject:
+    return {"containers": [container(requests={resource: "1"})]}
 
 
 def resolved(*profiles: Profile, registry: Registry = ALL) -> list[ResolvedProfile]:
@@ -181,6 +192,28 @@ class TestNotJudged:
             case.cluster.mark_unreadable(PERSISTENT_VOLUMES, key, "odd")
 
         assert f"persistentvolumes: {named} cannot be read" == case.snapshot.not_judged(ANY)["VolumeBinding"]
+
+    @pytest.mark.parametrize(
+        ("kind", "fields", "plugins"),
+        [
+            (PERSISTENT_VOLUMES, {}, set()),
+            (PERSISTENT_VOLUMES, {"volumes": [VOLUME]}, {*VOLUMES, "StickyNode"}),
+            (DEVICE_CLASSES, {}, set()),
+            (DEVICE_CLASSES, requesting("cpu"), set()),
+            (DEVICE_CLASSES, requesting("example.com/gpu"), {*DEVICES}),
+            (DEVICE_CLASSES, {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}, {*DEVICES}),
+        ],
+    )
+    def test_what_a_pod_does_not_depend_on_need_not_be_readable(
+        self, kind: Kind[Any], fields: JsonObject, plugins: set[str]
+    ) -> None:
+        case = Case()
+        pod = core_v1([*Extra]).decode_pod(encoded(pod_object("p", more=fields)))
+        case.cluster.mark_unreadable(kind, ("", "odd"), "odd")
+
+        assert plugins == {*case.snapshot.not_judged(ANY, pod)}
+        case.feed.found[repr(kind)] = state("forbidden")
+        assert {*case.snapshot.not_judged(ANY)} == {*case.snapshot.not_judged(ANY, pod)}
 
     def test_a_plugin_that_is_not_part_of_this_homeport(self) -> None:
         (profile,) = resolved(

@@ -11,23 +11,22 @@ import pytest
 from app.analysis.judging import Judge, Judgement
 from app.analysis.remedies import MOST_SHOWN, Remedies, Remedy, best
 from app.kube.core_v1 import Pod
-from tests.builders import (
-    ZONE,
-    JsonObject,
-    constraint,
-    taint,
-    toleration,
-)
+from tests.builders import ZONE, JsonObject, constraint, container, pod_object, taint, toleration
 from tests.harness import World
 from tests.unit.app.analysis.test_judging import COMPLETE, WEB, judged, node, pod
 
 
-def remedies(world: World, asked: Pod) -> list[Remedy]:
+def searched(world: World, asked: Pod) -> tuple[list[Remedy], bool]:
+    """The best remedies, and whether changes were left out."""
     found: list[Remedy] = []
-    judge = partial(Judge, world.framework, world.cluster)
-    for _ in Remedies(world.cluster, judge).steps(asked, judged(world, asked), found):
+    search = Remedies(world.cluster, partial(Judge, world.framework, world.cluster))
+    for _ in search.steps(asked, judged(world, asked), found):
         pass
-    return best(found)
+    return best(found), search.untried
+
+
+def remedies(world: World, asked: Pod) -> list[Remedy]:
+    return searched(world, asked)[0]
 
 
 CORDONED: Final = taint("node.kubernetes.io/unschedulable")
@@ -219,9 +218,135 @@ def test_counts_are_as_before() -> None:
     assert [] == world.cluster.check()
 
 
-def test_a_change_of_taints_is_not_tried_where_counts_depend_on_them() -> None:
-    """With ``nodeTaintsPolicy: Honor``, an uncordoned node would count as a new domain."""
-    honor: list[JsonObject] = [{**SPREAD[0], "nodeTaintsPolicy": "Honor"}]
-    world = World(node("a", zone="z1", unschedulable=True, taints=[CORDONED]), profile=COMPLETE)
+HONOR: Final[JsonObject] = {**SPREAD[0], "nodeTaintsPolicy": "Honor"}
+OPEN_IN_Z1: Final = [node("o", zone="z1", cpu="0"), pod("w0", labels=WEB, node="o")]
+CLOSED_IN_Z1: Final = node("a", zone="z1", unschedulable=True, taints=[CORDONED])
+EMPTY_Z2: Final = node("e", zone="z2", cpu="0")
 
-    assert "Uncordon" not in [it.sort for it in remedies(world, world.pod(pod(labels=WEB, spread=honor)))]
+
+@pytest.mark.parametrize(
+    ("objects", "spread", "opens"),
+    [
+        pytest.param([], [HONOR], False, id="a domain more would count"),
+        pytest.param([*OPEN_IN_Z1, pod("w1", labels=WEB, node="a")], [HONOR], False, id="pods more would count"),
+        pytest.param([*OPEN_IN_Z1, pod("b", node="a")], [HONOR], True, id="counts stay"),
+        pytest.param([*OPEN_IN_Z1, EMPTY_Z2], [HONOR], False, id="counts stay and reject it"),
+        pytest.param([], [{**HONOR, "whenUnsatisfiable": "ScheduleAnyway"}], True, id="a soft constraint"),
+    ],
+)
+def test_a_node_is_uncordoned_where_its_counts_are_known(
+    objects: Sequence[JsonObject], spread: Sequence[JsonObject], opens: bool
+) -> None:
+    """With ``nodeTaintsPolicy: Honor``, an uncordoned node counts, and an overlay does not show that."""
+    world = World(CLOSED_IN_Z1, *objects, profile=COMPLETE)
+
+    found = [it.change for it in remedies(world, world.pod(pod(labels=WEB, spread=[*spread])))]
+
+    assert opens == ("uncordon a" in found)
+
+
+def test_a_nominated_pod_takes_the_room_of_a_node_that_is_uncordoned() -> None:
+    first = pod("first", cpu="3", priority=10, status={"nominatedNodeName": "a"})
+    world = World(node("a", unschedulable=True, taints=[CORDONED]), first, profile=COMPLETE)
+
+    assert [["uncordon a"], []] == [[it.change for it in remedies(world, world.pod(pod(cpu=cpu)))] for cpu in "12"]
+
+
+def test_as_few_pods_more_as_open_a_node() -> None:
+    """The zone without room holds the minimum at 0; the smaller of the others decides."""
+    zones = [node("a", zone="z1"), node("b", zone="z2"), node("c", zone="z3", cpu="0")]
+    running = [pod(f"a{it}", cpu="100m", labels=WEB, node="a") for it in range(4)]
+    running += [pod(f"b{it}", cpu="100m", labels=WEB, node="b") for it in range(5)]
+    world = World(*zones, *running, profile=COMPLETE)
+
+    (found,) = (it for it in remedies(world, world.pod(pod(labels=WEB, spread=SPREAD))) if it.sort == "MaxSkew")
+
+    assert (f"maxSkew: 5 in the constraint over {ZONE}", ("a",)) == (found.change, found.nodes)
+    assert ["a"] == judged(world, world.pod(pod(labels=WEB, spread=[{**SPREAD[0], "maxSkew": 5}]))).feasible
+
+
+def test_the_pod_that_makes_room_is_deleted_before_newer_ones() -> None:
+    """The newest pods of the zone are on a node that is too small."""
+    old = pod("old", cpu="3500m", labels=WEB, node="a", created="2026-01-01T00:00:00Z")
+    new = [pod(f"w{it}", cpu="100m", labels=WEB, node="c", created="2026-02-01T00:00:00Z") for it in range(3)]
+    zones = [node("a", zone="z1"), node("c", zone="z1", cpu="500m"), node("b", zone="z2", cpu="0")]
+    world = World(*zones, *new, old, profile=COMPLETE)
+
+    found = {it.sort: it for it in remedies(world, world.pod(pod(labels=WEB, spread=[{**SPREAD[0], "maxSkew": 4}])))}
+
+    assert (("old",), ("a",)) == (found["FewerPods"].pods, found["FewerPods"].nodes)
+
+
+def requesting(cpu: str, memory: str, **more: JsonObject) -> JsonObject:
+    return pod_object("new", containers=[container(requests={"cpu": cpu, "memory": memory})], more=more)
+
+
+@pytest.mark.parametrize(
+    ("objects", "asked", "change", "nodes"),
+    [
+        pytest.param(
+            [node("a", cpu="6"), pod("m", cpu="1", node="a"), pod("big", cpu="0", node="a"), node("b", cpu="2")],
+            requesting("8", "1Gi"),
+            "request 5 cpu instead of 8",
+            ("a",),
+            id="the most that is free",
+        ),
+        pytest.param(
+            [
+                node("a", cpu="6"),
+                pod_object("m", containers=[container(requests={"memory": "7500Mi"})], node="a"),
+                node("b", cpu="2"),
+            ],
+            requesting("8", "1Gi"),
+            "request 2 cpu instead of 8",
+            ("b",),
+            id="not where another request does not fit",
+        ),
+        pytest.param(
+            [node("a", cpu="4")],
+            requesting("4", "1Gi", overhead={"cpu": "500m"}),
+            "request 3500m cpu instead of 4",
+            ("a",),
+            id="the runtime class needs some too",
+        ),
+        pytest.param(
+            [node("a", cpu="5"), node("b", cpu="3"), pod("n", cpu="3", priority=1, status={"nominatedNodeName": "a"})],
+            requesting("6", "1Gi"),
+            "request 3 cpu instead of 6",
+            ("b",),
+            id="not where a nominated pod needs it",
+        ),
+    ],
+)
+def test_the_smaller_request_is_one_that_is_proved(
+    objects: Sequence[JsonObject], asked: JsonObject, change: str, nodes: tuple[str, ...]
+) -> None:
+    world = World(*objects, profile=COMPLETE)
+
+    (found,) = remedies(world, world.pod(asked))
+
+    assert (change, nodes) == (found.change, found.nodes)
+
+
+def test_a_request_that_is_not_the_only_one_too_large_is_not_lowered() -> None:
+    world = World(node("a", cpu="2"), profile=COMPLETE)
+
+    assert ([], False) == searched(world, world.pod(requesting("4", "9Gi")))
+
+
+def twice_tainted(count: int) -> list[JsonObject]:
+    """Nodes that one toleration does not open."""
+    return [node(f"n{it}", taints=[taint(f"example.com/{it}-{name}") for name in "ab"]) for it in range(count)]
+
+
+def test_what_is_left_out_is_said() -> None:
+    many, few = (World(*twice_tainted(count), profile=COMPLETE) for count in (3, 2))
+
+    assert [([], True), ([], False)] == [searched(world, world.pod(pod())) for world in (many, few)]
+
+
+def test_what_the_bound_of_all_changes_leaves_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(*twice_tainted(1), profile=COMPLETE)
+    monkeypatch.setattr("app.analysis.remedies.MOST_TRIED", 1)
+
+    assert ([], True) == searched(world, world.pod(pod()))

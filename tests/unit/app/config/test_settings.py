@@ -462,7 +462,7 @@ class TestLeaderElection:
                 {"leader_election": {"leaderElect": True, "leaseDuration": "10s"}},
                 'leaderElection.leaseDuration "10s" (flag --leader-elect-lease-duration), '
                 "leaderElection.renewDeadline 10s (default), leaderElection.retryPeriod 2s (default): "
-                "leaseDuration must be longer than renewDeadline, and that longer than retryPeriod",
+                "leaseDuration must be longer than renewDeadline, and renewDeadline longer than retryPeriod",
                 id="a lease no longer than its deadline",
             ),
             pytest.param(
@@ -543,7 +543,7 @@ class TestPartsByFlags:
                     (
                         'leaderElection.leaseDuration "11s" (flag --leader-elect-lease-duration), '
                         'leaderElection.renewDeadline "12s" ({}, line 4), leaderElection.retryPeriod 2s (default): '
-                        "leaseDuration must be longer than renewDeadline, and that longer than retryPeriod"
+                        "leaseDuration must be longer than renewDeadline, and renewDeadline longer than retryPeriod"
                     )
                 ],
                 id="each value is told with where it came from",

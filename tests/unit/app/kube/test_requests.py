@@ -168,7 +168,7 @@ def test_nothing_is_kept_beyond_the_memory_of_it() -> None:
 
 
 def test_nobody_asks_for_nothing() -> None:
-    assert ({}, {}, {}, {}) == tuple(getattr(NO_REQUESTS, field) for field in NO_REQUESTS.__struct_fields__)
+    assert ({}, {}, {}, {}, {}) == tuple(getattr(NO_REQUESTS, field) for field in NO_REQUESTS.__struct_fields__)
 
 
 @pytest.mark.parametrize(

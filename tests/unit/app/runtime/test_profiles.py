@@ -238,7 +238,7 @@ class TestPresets:
         lacking.sort(key=[*KUBE_SCHEDULER_DEFAULTS].index)
 
         (notice,) = resolved(on_complete(), here).notices
-        assert notice.startswith(f'profile "p": preset complete is not whole here: {", ".join(lacking)} of ')
+        assert notice.startswith(f'profile "p": preset complete: {", ".join(lacking)} of ')
 
     def test_what_is_named_or_disabled_is_not_missed(self) -> None:
         here = Registry([it for it in SHIPPED if it.name in FEW], DEFAULT_WEIGHTS)
@@ -290,7 +290,7 @@ class TestBindRecheck:
         asked = rechecking("NodeName", "PodTopologySpread")
 
         (notice,) = resolved(asked, IN_TREE_REGISTRY).notices
-        assert notice.startswith('profile "p": bindRecheck: the filter of plugin "PodTopologySpread" runs in this prof')
+        assert notice.startswith('profile "p": bindRecheck: plugin "PodTopologySpread" has no effect here, ')
         assert ("NodeName",) == built(asked, IN_TREE_REGISTRY).added_at_bind
 
     def test_one_of_which_nothing_is_known_is_pointed_out(self) -> None:
@@ -307,9 +307,9 @@ class TestBindRecheck:
             (["NodeNme"], 'plugin "NodeNme" does not exist; did you mean NodeName?'),
             (
                 ["PrioritySort"],
-                'plugin "PrioritySort" has neither preFilter nor filter: there is nothing to ask at bind',
+                'plugin "PrioritySort" has neither preFilter nor filter, so it cannot run at bind',
             ),
-            (["GangScheduling"], f'plugin "GangScheduling" {ELSEWHERE}: it cannot be asked at bind'),
+            (["GangScheduling"], f'plugin "GangScheduling" {ELSEWHERE}, so it cannot run at bind'),
             (["NodeName", "NodeName"], 'plugin "NodeName" is named twice'),
         ],
     )
@@ -343,7 +343,7 @@ class TestFewerNames:
     def test_nothing_is_picked_with_less_than_kube_scheduler_has(self, asked: Profile, lacking: str) -> None:
         mistake = only_mistake(asked, IN_TREE_REGISTRY)
         start, _, rest = mistake.message.partition(" without ")
-        assert ('profile "p": pick: the node would be picked', lacking) == (start, rest.partition(" of kube-")[0])
+        assert ('profile "p": pick: Homeport would pick the node', lacking) == (start, rest.partition(" of kube-")[0])
         assert ((("profiles", 0, "pick"),)) == mistake.places
 
     def test_nor_with_a_plugin_that_is_not_here(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from app.analysis.evaluate import Evaluator
 from app.analysis.judging import Judge, Judgement
@@ -144,6 +145,26 @@ async def test_explain_shows_no_node_that_went_meanwhile() -> None:
     assert [] == judgement.feasible
     assert (NOT_ASKED.by("Goes"),) == judgement.rejected["n03"]
     assert [[*NODES[:1], *NODES[2:]]] == explaining.framework.plugins["Goes"].asked
+
+
+class WantsEmpty(Soft):
+    """Has the last word against nodes with pods and cordoned nodes."""
+
+    def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
+        empty = [it for it in passed if not nodes.info(it).pods and not nodes.info(it).node.unschedulable]
+        return FilterResult(empty, {it: NOT_WANTED for it in passed if it not in empty})
+
+
+async def test_explain_shows_it_changed_nodes_and_no_deleted_pods() -> None:
+    running = make_pod("running", node="full")
+    cordoned = replace(make_node("cordoned"), unschedulable=True)
+    found = World(make_node("full"), cordoned, running, profile=only("WantsEmpty"), specs=[spec_of(WantsEmpty)])
+    judge, asked, changed = Judge(found.framework, found.cluster), make_pod("new"), Judgement()
+
+    for _ in judge.steps(asked, changed, without=[running], nodes=[make_node("cordoned")]):
+        pass
+
+    assert ([], ["cordoned", "full"]) == (judged(found, asked).feasible, sorted(changed.feasible))
 
 
 async def test_a_fault_ends_a_cycle_and_is_named_by_explain() -> None:

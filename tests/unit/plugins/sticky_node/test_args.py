@@ -96,7 +96,7 @@ def test_claims_are_written_and_the_volumes_of_all_pods_read_where_a_rule_speaks
         ),
         pytest.param(
             {"owners": [CLAIMS]},
-            "selector: must say which v1 PersistentVolumeClaim keep homes; {} are all",
+            "selector: must select the v1 PersistentVolumeClaim that keep homes; {} selects all",
             id="claims, and nobody says which",
         ),
         pytest.param(
@@ -111,22 +111,22 @@ def test_claims_are_written_and_the_volumes_of_all_pods_read_where_a_rule_speaks
         ),
         pytest.param(
             {"owners": [{**CLAIMS, "selector": {}, "perOrdinal": True}]},
-            "perOrdinal: the pods of a v1 PersistentVolumeClaim are those that use it, and share one home",
+            "perOrdinal: not for v1 PersistentVolumeClaim, because all pods that use a claim share one home",
             id="ordinals of a claim",
         ),
         pytest.param(
             {"owners": [{**CLAIMS, "selector": {}, "through": [STATEFUL_SET]}]},
-            "through: the pods of a v1 PersistentVolumeClaim are those that use it",
+            "through: not for v1 PersistentVolumeClaim",
             id="controllers on the way to a claim",
         ),
         pytest.param(
             {"owners": [{**DATABASES, "selector": {}}]},
-            "selector: says which v1 PersistentVolumeClaim keep homes, and nothing of example.com/v1 Database",
+            "selector: only a rule for v1 PersistentVolumeClaim can have one, not a rule for example.com/v1 Database",
             id="a selector of other objects",
         ),
         pytest.param(
             {"owners": [{**IN_SETS, "through": []}]},
-            "through: pods of leaderworkerset.x-k8s.io/v1 LeaderWorkerSet belong to apps/v1 StatefulSet",
+            "through: must be apps/v1 StatefulSet alone, which owns the pods of leaderworkerset.x-k8s.io/v1",
             id="a way that no pod goes",
         ),
         pytest.param(
@@ -136,7 +136,7 @@ def test_claims_are_written_and_the_volumes_of_all_pods_read_where_a_rule_speaks
         ),
         pytest.param(
             {"owners": [{**DATABASES, "through": [{"apiVersion": "v1", "kind": "Pod"}]}]},
-            "v1 Pod neither keeps homes nor leads to what does",
+            "v1 Pod cannot keep homes, and cannot be in through",
             id="through a pod",
         ),
     ],
