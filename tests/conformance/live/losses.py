@@ -8,10 +8,13 @@ changed constraint would help a workload, its waiting pods are created again wit
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -20,12 +23,15 @@ from tests.conformance.live.clusters import BusyCluster
 from tests.conformance.live.simulations import SCHEDULED_BY, SimulationTrial, settled
 from tests.controlplane import objects
 from tests.controlplane.client import Client, Json
-from tests.controlplane.controlplane import ControlPlane
+from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.integration.service import HTTP, Homeport
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 VARIANTS: Final = ("gone", "tainted", "full")
 _PLACE: Final = re.compile(r"spec\.topologySpreadConstraints\[([0-9]+)\]\.(\w+)")
+_WATCH_SECONDS: Final = 0.3
+"""Seconds after which kube-scheduler knows of deleted and changed nodes."""
+
 _LATER_SECONDS: Final = 20
 """Seconds in which kube-scheduler tries waiting pods again, after which no number changes."""
 
@@ -56,6 +62,10 @@ class Tally:
 class LossTrial(SimulationTrial):
     """Asks for the loss of a zone on a real control plane, then carries it out."""
 
+    def __init__(self, plane: ControlPlane, homeport: Homeport, scheduler: Scheduler) -> None:
+        super().__init__(plane, homeport)
+        self._scheduler = scheduler
+
     def asked(self, zone: str, variant: str) -> Mapping[str, Json]:
         """Return what ``lose`` says of each workload by name."""
         body = {"key": objects.ZONE_LABEL, "value": zone}
@@ -83,7 +93,9 @@ class LossTrial(SimulationTrial):
             lost.sort(key=lambda it: (created[it["metadata"]["name"]], it["metadata"]["name"]))
             self._lose(variant, [name for name, its in zone_of.items() if its == zone], lost, made)
             new = [*map(_again, lost)]
-            self._create(new, made)
+            time.sleep(_WATCH_SECONDS)
+            with self._asleep():
+                self._create(new, made)
             found = self._found(new, expected)
             if found == expected:
                 self._change(tally, number, new, outcomes, made)
@@ -112,6 +124,18 @@ class LossTrial(SimulationTrial):
             else:
                 self._client.patch_status("Node", name, {"allocatable": {"pods": "0"}})
         self._delete(lost, made)
+
+    @contextmanager
+    def _asleep(self) -> Iterator[None]:
+        """Stop kube-scheduler meanwhile, so that all pods are in its queue before it tries one, as after a real loss.
+
+        Otherwise it tries a waiting pod again before the next pod exists.
+        """
+        os.kill(self._scheduler.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._scheduler.process.pid, signal.SIGCONT)
 
     def _create(self, pods: Iterable[Json], made: list[tuple[str, str]]) -> None:
         for pod in pods:
@@ -201,8 +225,8 @@ def measure(plane: ControlPlane, count: int, seed: int = 1) -> Tally:
     tally = Tally()
     with ExitStack() as stack:
         homeport = stack.enter_context(Homeport(plane.kubeconfig, plane.folder, ["--explain=complete"]))
-        stack.enter_context(plane.start_scheduler({"percentageOfNodesToScore": 100}))
-        trial = LossTrial(plane, homeport)
+        scheduler = stack.enter_context(plane.start_scheduler({"percentageOfNodesToScore": 100}))
+        trial = LossTrial(plane, homeport, scheduler)
         for number in range(count):
             draw = Random(f"loss-{seed}-{number}")
             trial.lose(tally, number, BusyCluster(seed * 10_000 + number, SCHEDULED_BY), draw)
