@@ -35,6 +35,12 @@ MOST_WORST: Final = 20
 MOST_CHANGED: Final = 20
 """Maximum number of workloads of each variant for which changes of a field are tried."""
 
+_ORDER: Final = (LossVariant.TAINTED, LossVariant.FULL, LossVariant.GONE)
+"""Order of the variants. Deleted nodes come back as the last nodes, and scores use the size of an image on the first.
+
+So the nodes are deleted last. Sizes of one image differ between nodes only by mistake.
+"""
+
 _MOST_REASONS: Final = 3
 _STEP: Final = 50
 
@@ -133,7 +139,7 @@ def _domain(
     ties = VolumeTies(scratch, domain.names)
     tied = Counter(_workload(it) for it in domain.pods if not it.terminating and ties.has(it))
     was_over = False
-    for left, variant in zip(range(len(LossVariant), 0, -1), LossVariant, strict=True):
+    for left, variant in zip(range(len(_ORDER), 0, -1), _ORDER, strict=True):
         if not budget.is_over:
             trial, part = LossTrial(scratch, domain, variant), budget.part(left)
             losses[variant] = yield from _carried_out(scratch, trial, variant, part, is_alone=is_alone)
