@@ -77,10 +77,16 @@ class Placer:
         """Place pods in the order of the queue, one in a step, and append the results. Raises ``PluginError``.
 
         Victims that are evicted and have a controller come back as new pods at the end of the queue. Then the pods that
-        wait are tried again, until a pass places none of them: another pod can be what a pod needs near it. The result
-        of a pod that is placed later replaces the earlier one, at the end of the list.
+        wait are tried again, until a pass places none of them: another pod can be what a pod needs near it. The later
+        result of a pod replaces the earlier one, at the end of the list.
         """
-        queue = self.queued(pods)
+        yield from self._pass(self.queued(pods), placements)
+        placed = True
+        while placed:
+            placed = yield from self._again(placements)
+
+    def _pass(self, queue: list[Pod], placements: list[Placement]) -> Iterator[None]:
+        """Try each pod of the queue. Pods that are evicted for it and come back are added to the queue."""
         failed: dict[Inputs, Placement] = {}
         for pod in queue:
             known = failed.get(inputs := inputs_of(pod))
@@ -91,37 +97,26 @@ class Placer:
                 continue
             placement = self.place(pod)
             placements.append(placement)
-            if placement.node or (self._preempts and placement.victims):
+            victims = placement.victims if self._preempts else ()
+            queue += map(recreated, filter(_comes_back, victims))
+            if placement.node or victims:
                 failed.clear()
             if not placement.node:
                 failed[inputs] = placement
-            if self._preempts:
-                queue += map(recreated, filter(_comes_back, placement.victims))
             yield
-        placed = True
-        while placed:
-            placed = yield from self._again(placements)
 
     def _again(self, placements: list[Placement]) -> Generator[None, None, bool]:
-        """Try all waiting pods again, of equal ones only one if that fails. Return True if a pod was placed."""
-        failed: set[Inputs] = set()
+        """Try all waiting pods again. Return True if a pod was placed."""
         waiting = [it for it in placements if it.waits and it.gate.is_success]
         if len(waiting) == len(placements):
             return False
-        placed = False
-        for earlier in waiting:
-            inputs = inputs_of(earlier.pod)
-            if inputs in failed:
-                continue
-            placement = self.place(earlier.pod)
-            if placement.node:
-                placements.remove(earlier)
-                placements.append(placement)
-                placed = True
-            else:
-                failed.add(inputs)
-            yield
-        return placed
+        others = [it for it in placements if not (it.waits and it.gate.is_success)]
+        again: list[Placement] = []
+        try:
+            yield from self._pass([it.pod for it in waiting], again)
+        finally:  # also if the caller stops early
+            placements[:] = [*others, *waiting[len(again) :], *again]
+        return any(it.node for it in again)
 
     def place(self, pod: Pod) -> Placement:
         """Run one cycle for a pod without a node, and put the pod on the chosen node. Raises ``PluginError``."""
