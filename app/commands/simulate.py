@@ -23,6 +23,7 @@ _OBJECT: Final = re.compile(r"objects\[([0-9]+)\]\.?(.*?): (.*)", re.DOTALL)
 _TARGET: Final = re.compile(r"([^/=]+)/([^/=]+)=([0-9]{1,7})")
 _MOST_ROWS: Final = 20
 _MOST_VICTIMS: Final = 5
+_MOST_DOMAINS: Final = 6
 
 
 def answered(pages: Pages, given: Sequence[str], namespace: str, *, preempts: bool) -> Json:
@@ -64,9 +65,9 @@ def _located(line: str, objects: Sequence[ManifestObject]) -> str:
     match = _OBJECT.match(line)
     if match is None or int(match[1]) >= len(objects):
         return line
-    found = objects[int(match[1])]
+    manifest = objects[int(match[1])]
     place = tuple(int(it) if it.isdecimal() else it for it in re.split(r"[.\[\]]+", match[2].strip("]")) if it)
-    return f"{found.file}:{found.line_of(place)}: {match[2]}: {match[3]}"
+    return f"{manifest.file}:{manifest.line_of(place)}: {match[2]}: {match[3]}"
 
 
 def waits(answer: Json) -> bool:
@@ -157,20 +158,22 @@ def spread_lines(changes: Sequence[Json]) -> Iterator[str]:
         (
             it["workload"],
             it["topologyKey"],
-            _pods(it["before"]),
-            _pods(it["after"]),
             f"{it['skewBefore']} -> {it['skewAfter']}",
             f"{it['maxSkew']}{'' if it['whenUnsatisfiable'] == 'DoNotSchedule' else ' (soft)'}",
+            _pods(it["before"], it["after"]),
         )
         for it in changes
     ]
-    yield from table.lines(("workload", "key", "before", "after", "skew", "allowed"), rows)
+    yield from table.lines(("workload", "key", "skew", "allowed", "pods of the domains"), rows)
 
 
-def _pods(counts: Mapping[str, int]) -> str:
-    shown_counts = [f"{name} {count}" for name, count in sorted(counts.items())[:6]]
-    more = len(counts) - len(shown_counts)
-    return ", ".join(shown_counts) + (f" and {more} more" if more > 0 else "") or "-"
+def _pods(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """Return the pods of each domain: those with a change first, with both numbers."""
+    changed = [it for it in sorted({*before, *after}) if before.get(it, 0) != after.get(it, 0)]
+    same = [it for it in sorted({*before, *after}) if it not in changed]
+    texts = [f"{it} {before.get(it, 0)} -> {after.get(it, 0)}" for it in changed] + [f"{it} {after[it]}" for it in same]
+    more = len(texts) - _MOST_DOMAINS
+    return ", ".join(texts[:_MOST_DOMAINS]) + (f" and {more} more" if more > 0 else "") or "-"
 
 
 def notes(answer: Json) -> Iterator[str]:

@@ -36,13 +36,13 @@ def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
     )
     async def simulate(request: Request) -> Response:
         body = await parsed(request, SimulateRequest.model_validate_json, max_body_bytes)
-        asked = SimulationRequest(
+        wanted = SimulationRequest(
             body.objects,
             [Scale(it.namespace, it.kind, it.name, it.replicas) for it in body.scale],
             body.namespace,
             body.preempt,
         )
-        return await answered(what_if, SIMULATION, lambda scratch, budget: simulated(scratch, asked, budget))
+        return await answered(what_if, SIMULATION, lambda scratch, budget: simulated(scratch, wanted, budget))
 
     @router.post(
         "/lose",

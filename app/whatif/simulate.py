@@ -26,6 +26,7 @@ FULL: Final = 0.9
 """A node is listed as full if the pods on it request at least this part of a resource."""
 
 _STEP: Final = 50
+_WAITS: Final = "exists and waits now"
 
 
 class Scale(Struct, frozen=True):
@@ -94,20 +95,39 @@ def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> Manifest
         changes = pods_of(request.objects, scratch.cluster, request.namespace, MOST_PODS)
     except TemplateError as mistake:
         raise RequestMistake(_field(f"objects[{mistake.index}]", mistake.field), mistake.message) from None
-    for number, it in enumerate(request.scale):
+    for number, scale in enumerate(request.scale):
         room = MOST_PODS - len(changes.added)
         try:
-            change = scaled(scratch.cluster, it.namespace, it.kind, it.name, it.replicas, most=room)
+            change = scaled(scratch.cluster, scale.namespace, scale.kind, scale.name, scale.replicas, most=room)
         except TemplateError as mistake:
             raise RequestMistake(_field(f"scale[{number}]", mistake.field), mistake.message) from None
         changes.added += change.added
         changes.removed += change.removed
         changes.objects += change.objects
         if change.approximate:
-            changes.notes.append(f"{it.kind}/{it.namespace}/{it.name}: {change.approximate}")
+            changes.notes.append(f"{scale.kind}/{scale.namespace}/{scale.name}: {change.approximate}")
     if changes.approximate:
         changes.notes.append(changes.approximate)
+    changes.added[:0] = _already_waiting(scratch, request, changes)
     return changes
+
+
+def _already_waiting(
+    scratch: ScratchCluster, request: SimulationRequest, changes: ManifestPods
+) -> Iterable[SimulatedPod]:
+    """Yield the pods of the same workloads that have no node now: the scheduler tries them before new ones."""
+    workloads = {it.workload for it in changes.added} | {_title(it.kind, it.namespace, it.name) for it in request.scale}
+    leaving = {it.uid for it in changes.removed}
+    for namespace in {it.split("/")[1] for it in workloads if it}:
+        for pod in scratch.cluster.pods_in(namespace):
+            if not pod.node_name and not pod.terminating and pod.uid not in leaving:
+                kind, name = workload_of(pod)
+                if (title := _title(kind, namespace, name)) in workloads:
+                    yield SimulatedPod(pod, title, _WAITS)
+
+
+def _title(kind: str, namespace: str, name: str) -> str:
+    return f"{kind}/{namespace}/{name}"
 
 
 def _field(whole: str, part: str) -> str:
@@ -117,10 +137,11 @@ def _field(whole: str, part: str) -> str:
 def _one_of_each(added: Iterable[SimulatedPod], removed: Iterable[Pod]) -> dict[str, Pod]:
     """Return one pod with constraints of each workload."""
     pods: dict[str, Pod] = {}
-    for it in added:
-        pods.setdefault(it.workload or f"Pod/{it.pod}", it.pod)
+    for simulated_pod in added:
+        pods.setdefault(simulated_pod.workload or f"Pod/{simulated_pod.pod}", simulated_pod.pod)
     for pod in removed:
-        pods.setdefault(f"{workload_of(pod)[0]}/{pod.namespace}/{workload_of(pod)[1]}", pod)
+        kind, name = workload_of(pod)
+        pods.setdefault(_title(kind, pod.namespace, name), pod)
     return {workload: pod for workload, pod in pods.items() if pod.spec.spread}
 
 

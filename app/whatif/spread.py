@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.analysis.spread_blocks import SPREAD
 from app.cache.counters import run_prepared
@@ -34,13 +35,9 @@ def _limits(scratch: ScratchCluster, pod: Pod) -> Sequence[DomainLimit]:
     framework = scratch.framework_for(pod)
     if SPREAD not in framework.plugins or not pod.spec.spread:
         return ()
-    cluster = scratch.cluster
-
-    def explained() -> Sequence[DomainLimit]:
-        with cluster.without(pod.uid, pod.key):
-            return framework.explain_with(SPREAD, pod, Candidates.of(cluster.nodes)).limits
-
-    return run_prepared(explained)
+    another = replace(pod, uid=f"{pod.uid}-next", node_name="")  # else the pod itself would not be counted
+    nodes = Candidates.of(scratch.cluster.nodes)
+    return run_prepared(lambda: framework.explain_with(SPREAD, another, nodes).limits)
 
 
 def changes(before: Mapping[str, SpreadState], after: Mapping[str, SpreadState]) -> Iterable[Mapping[str, Any]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 from app.kube.names import LONGEST
@@ -36,13 +36,17 @@ class ScaleRequest(WhatIfRequest):
     replicas: int = Field(ge=0, le=MOST_REPLICAS, strict=True)
 
 
+_SCALES: Final = {"type": "array", "maxItems": MOST_SCALES, "items": ScaleRequest.model_json_schema()}
+"""Described here, because FastAPI describes only models of answers."""
+
+
 class SimulateRequest(WhatIfRequest):
     """Changes to simulate: objects that are created, and workloads that are scaled."""
 
     objects: list[dict[str, Any]] = Field(
         default=[], max_length=MOST_OBJECTS, description="Kubernetes objects, as in manifests."
     )
-    scale: list[ScaleRequest] = Field(default=[], max_length=MOST_SCALES)
+    scale: Annotated[list[ScaleRequest], WithJsonSchema(_SCALES)] = Field(default=[], max_length=MOST_SCALES)
     namespace: str = Field(
         default="default", min_length=1, max_length=LONGEST, description="Namespace of objects without one."
     )

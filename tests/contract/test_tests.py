@@ -26,6 +26,11 @@ ELSEWHERE: Final = {
     "tests/unit/app/analysis/test_remedies.py": [
         f"app/analysis/{name}.py" for name in ("change", "changes", "spread_changes")
     ],
+    "tests/api/test_simulate.py": [
+        *(f"app/whatif/{name}.py" for name in ("budget", "mistakes", "pages", "reasons", "spread")),
+        "app/wire/whatif_v1.py",
+    ],
+    "tests/unit/app/whatif/test_placing.py": ["app/whatif/scratch.py"],
     "tests/api/test_skew.py": ["app/analysis/pods_by_labels.py", "app/wire/skew_v1.py"],
     "tests/api/test_pending.py": [
         "app/analysis/workloads.py",
