@@ -57,6 +57,7 @@ def add_questions(commands: Any, prog: str) -> None:
     _add_homes(commands, prog)
     _add_drain(commands, prog)
     _add_simulate(commands, prog)
+    _add_lose(commands, prog)
     _add_lint(commands, prog)
 
 
@@ -213,6 +214,31 @@ def _add_simulate(commands: Any, prog: str) -> None:
     _add_output(parser, TEXT_FORMATS)
     _add_source(parser)
     parser.set_defaults(run="simulate")
+
+
+_LOSE_EPILOG: Final = """\
+examples:
+  {prog} lose topology.kubernetes.io/zone=eu-1c   who would be lost with this zone, placed again, and wait
+  {prog} lose topology.kubernetes.io/zone         all zones, the worst first
+
+exit code: 0 if all pods would be placed again, 1 if one would wait, 2 for wrong usage, 3 if there is no answer
+"""
+
+
+def _add_lose(commands: Any, prog: str) -> None:
+    parser = commands.add_parser(
+        "lose",
+        help="show what the loss of a zone, or of other nodes with a label, would do to each workload",
+        description="Lose all nodes with a label on a copy of the cluster, and place their pods again. The three "
+        "variants stand side by side, because topology spread answers them differently. Nothing is written to the "
+        "cluster.",
+        epilog=_LOSE_EPILOG.format(prog=prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("label", metavar="KEY[=VALUE]", help="label of the lost nodes; without a value: all values")
+    _add_output(parser, TEXT_FORMATS)
+    _add_source(parser)
+    parser.set_defaults(run="lose")
 
 
 _LINT_EPILOG: Final = """\

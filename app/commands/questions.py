@@ -1,6 +1,6 @@
 """Commands that ask about a cluster. Each prints the answer and returns the exit code.
 
-The exit code of ``explain``, ``drain`` and ``simulate`` is 1 if a pod waits or would wait, else 0. That of lists is 0.
+The exit code of ``explain`` and of what-ifs is 1 if a pod waits or would wait, else 0. That of lists is 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from app.commands import drain, explain, home_list, homes, pending, simulate, skew
+from app.commands import drain, explain, home_list, homes, lose, pending, simulate, skew
 from app.commands.output import printable, structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
@@ -196,6 +196,16 @@ def run_simulate(arguments: argparse.Namespace, ask: Ask) -> int:
     return WAITS if simulate.waits(answer) else 0
 
 
+def run_lose(arguments: argparse.Namespace, ask: Ask) -> int:
+    key, equals, value = arguments.label.partition("=")
+    if not key:
+        raise UsageError("the key of the label is empty")
+    answer = lose.answered(ask(), key, value if equals else None)
+    if text := lose.rendered(answer, arguments.output):
+        print(printable(text))  # noqa: T201  # the answer of the command
+    return WAITS if lose.waits(answer) else 0
+
+
 def _namespace(arguments: argparse.Namespace) -> str:
     """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``UsageError`` if invalid."""
     namespace: str | None = arguments.namespace
@@ -216,5 +226,6 @@ QUESTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Ask], int]]] = {
     "homes keep": run_keep,
     "drain": run_drain,
     "simulate": run_simulate,
+    "lose": run_lose,
 }
 """Function of each command, by the name that the parser stores as ``run``."""

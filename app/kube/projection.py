@@ -109,7 +109,7 @@ _POD: Final = PARTIAL | _of(
         schedulingGates=[_of("name")],
         nodeSelector=_MAP,
         affinity=_AFFINITY,
-        tolerations=[_of("key operator value effect")],
+        tolerations=[_of("key operator value effect tolerationSeconds")],
         topologySpreadConstraints=[
             _of(
                 "maxSkew topologyKey whenUnsatisfiable minDomains nodeAffinityPolicy nodeTaintsPolicy",
