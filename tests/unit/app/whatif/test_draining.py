@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
+from app.kube.kinds import NODES, PERSISTENT_VOLUME_CLAIMS
 from tests.api.village import machine, owner
 from tests.builders import JsonObject, PodFields, constraint, controller
 from tests.unit.app.whatif.drains import HOMES, becomes, budget, drain, home, node, planned, pod
@@ -100,8 +100,27 @@ class TestRoom:
 
         assert (1, 1) == (item["placed"] + item["waiting"], item["notReached"])
 
+    def test_a_node_that_cannot_be_read_gets_no_pod(self) -> None:
+        """Nor does a pod wait for a soft home there."""
+        scratch = scratch_of(
+            node("n1", "64"), node("n2", "64"), node("n3", "64"), *home("db", "n3", "soft"), profile=HOMES
+        )
+        scratch.cluster.mark_unreadable(NODES, ("", "n3"), "too large")
+
+        (item,) = planned(scratch)["items"]
+
+        assert {"launcher-db": "starts on n2"} == becomes(item)
+
 
 class TestBudgets:
+    def test_a_pod_is_not_blocked_if_only_the_time_is_over(self) -> None:
+        pods = [pod(f"web-{it}", "1", labels=WEB) for it in range(2)]
+        scratch = scratch_of(node("n1"), node("n2"), *pods, budget(allowed=1, healthy=3, desired=2))
+
+        (item,) = planned(scratch, seconds=-1)["items"]
+
+        assert ["placed", "notReached"] == [it["outcome"] for it in item["pods"]]
+
     def test_evictions_go_in_waves_as_new_pods_are_placed(self) -> None:
         pods = [pod(f"web-{it}", labels=WEB) for it in range(3)]
         item = drain(node("n1", "64"), node("n2", "64"), *pods, budget(allowed=1, healthy=4, desired=3))
@@ -177,6 +196,7 @@ class TestHomes:
         (found,) = item["pods"]
         assert (waits_for, "db") == (found["waitsFor"], found["home"]["owner"]["name"])
         assert (["n2"] if policy == "hard" else None) == found["couldRunOn"], "what a release would open"
+        assert (policy == "hard") == bool(item["waitingGroups"])
 
     def test_guests_go_home_as_far_as_there_is_room(self) -> None:
         """A hard one waits for its home then, one with a grace goes elsewhere after it, a soft one at once."""
