@@ -44,8 +44,6 @@ from app.feeds.uncached_reader import ApiUncachedReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.handle import Handle, ProfileContext, Timing
 from app.framework.spec import PluginSpec
-from app.homes.drain_page import draining_router
-from app.homes.draining import DrainVerb
 from app.homes.homes_page import homes_router
 from app.homes.lists import HomeLists
 from app.kube.client import KubeClient
@@ -66,7 +64,7 @@ from app.runtime.building import build, names_of, served_names, subscribe_plugin
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.one_node import OneNodeFilters
-from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for, default_filters
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for
 from app.runtime.read_only import ReadOnlyActivate, ReadOnlyBinder, ReadOnlyEvents, ReadOnlyWriter, is_read_only
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
@@ -210,7 +208,6 @@ class HomeportService:
         self._bind = self._bind_verb(context)
         self._cycle = CycleVerb(context)
         self._homes = HomeLists(self._frameworks.values(), self._guard)
-        self._drain = DrainVerb(context, self._homes, every_filter=default_filters(registry))
         self._callers = self._called(context)
         self._admission = Admission(
             settings.http_timeout - _MARGIN,
@@ -590,7 +587,6 @@ class HomeportService:
             what_if_router(self._what_if, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),
-            draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),
             waiting_list_router(self._waiting),
             ops_router(
                 self.problem,

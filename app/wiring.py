@@ -21,7 +21,7 @@ from app.feeds.live import LiveFeed
 from app.feeds.saved import load_saved
 from app.framework.handle import Handle, ProfileContext
 from app.framework.uses import Use
-from app.homes.protocol import HomesPlugin
+from app.homes.lists import share_memory
 from app.kube.client import REQUEST_SECONDS
 from app.kube.kinds import PRIORITY_CLASSES
 from app.replicas.authority import Authority, CertificateSpec
@@ -33,7 +33,6 @@ from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.profiles import ResolvedProfile, core_for, kinds_of
 from app.runtime.read_only import NoWriter
-from app.runtime.slots import declares
 from app.runtime.waiting import PodsAtPermit
 from app.server.tls import CertificateFiles, Certificates, CertificateSource, InMemoryCertificates, unusable
 from app.telemetry.metrics import Metrics
@@ -177,9 +176,8 @@ def frameworks_of_explain(
             guard=guard,
         )
         decides = deciding.get(profile.scheduler_name)
-        for name, plugin in decides.plugins.items() if decides is not None else ():
-            if declares(type(plugin), HomesPlugin):
-                framework.plugins[name].share_memory(plugin)
+        if decides is not None:
+            share_memory(framework, decides)
         frameworks[profile.scheduler_name] = framework
     subscribe_plugins(profiles, frameworks, cluster.others.on_change, guard)
     return frameworks

@@ -176,14 +176,14 @@ def run_keep(arguments: argparse.Namespace, ask: Ask) -> int:
 
 
 def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
-    if not arguments.node:
+    if not all(arguments.nodes):
         raise UsageError("the name of the node is empty")
-    planned = drain.plan(ask(), arguments.node, arguments.output, headers=not arguments.no_headers)
-    if planned.text:
-        print(planned.text)  # noqa: T201  # the answer of the command
-    if not planned.node_exists:
-        raise CommandError(f"there is no node {shown(arguments.node)}{planned.suggestion}")
-    return WAITS if planned.waits else 0
+    answer = drain.answered(ask(), arguments.nodes, keeps_cordoned=arguments.keep_cordoned)
+    if text := drain.rendered(answer, arguments.output, headers=not arguments.no_headers):
+        print(text)  # noqa: T201  # the answer of the command
+    if missing := drain.unknown(answer):
+        raise CommandError(missing)
+    return WAITS if drain.waits(answer) else 0
 
 
 def run_simulate(arguments: argparse.Namespace, ask: Ask) -> int:

@@ -20,7 +20,7 @@ from app.framework.spec import Needs, PluginArgs, PluginSpec
 from app.framework.uses import Use
 from app.kube.core_decoding import CoreV1, core_v1
 from app.kube.kinds import Kind
-from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registry
+from app.runtime.registry import POINT_METHODS
 from app.runtime.slots import declares, overrides
 
 DECIDING: Final = ("preFilter", "filter")
@@ -197,15 +197,6 @@ def describe_exception(fault: Exception) -> str:
     frames = traceback.extract_tb(fault.__traceback__)
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(fault).__name__}: {' '.join(str(fault).split())}{where}"
-
-
-def default_filters(registry: Registry) -> list[str]:
-    """Return the filters of kube-scheduler's default profile that are available here, in its order."""
-    return [
-        name
-        for name in KUBE_SCHEDULER_DEFAULTS
-        if (spec := registry.get(name)) is not None and has_point(spec, "filter")
-    ]
 
 
 def has_point(spec: PluginSpec[Any], point: str) -> bool:

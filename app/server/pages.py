@@ -224,5 +224,8 @@ class _PageQueue:
             answer.clear()
         finally:
             pause = min(self._pauses * (thread_time() - started), LONGEST_PAUSE_SECONDS)
-            asyncio.get_running_loop().call_later(pause, self._free.release)
+            if pause:
+                asyncio.get_running_loop().call_later(pause, self._free.release)
+            else:
+                self._free.release()
         return answer or TOO_SLOW

@@ -8,6 +8,8 @@ from fastapi import APIRouter, Request, Response
 
 from app.server.bodies import documented, parsed
 from app.whatif.budget import Budget
+from app.whatif.drain_models import DRAIN_PLAN, DrainBody, DrainPlan
+from app.whatif.drain_plan import DrainRequest, drained
 from app.whatif.losing import LossRequest, lost
 from app.whatif.running import Compute, Steps, WhatIf
 from app.whatif.scratch import ScratchCluster
@@ -21,6 +23,7 @@ FAILURES: Final[dict[int | str, dict[str, Any]]] = {
 }
 _SCALE_EXAMPLE: Final = {"scale": [{"namespace": "shop", "kind": "Deployment", "name": "web", "replicas": 12}]}
 _LOSE_EXAMPLE: Final = {"key": "topology.kubernetes.io/zone", "value": "eu-1c"}
+_DRAIN_EXAMPLE: Final = {"nodes": ["node-b2"]}
 
 
 def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
@@ -43,6 +46,18 @@ def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
             body.preempt,
         )
         return await answered(what_if, SIMULATION, lambda scratch, budget: simulated(scratch, wanted, budget))
+
+    @router.post(
+        "/drain",
+        response_model=DrainPlan,
+        responses=FAILURES,
+        summary="Where would the pods of these nodes go, which would wait, and which budgets block?",
+        openapi_extra=documented(DrainBody, nodes=_DRAIN_EXAMPLE),
+    )
+    async def drain(request: Request) -> Response:
+        body = await parsed(request, DrainBody.model_validate_json, max_body_bytes)
+        wanted = DrainRequest(body.nodes, body.keep_cordoned)
+        return await answered(what_if, DRAIN_PLAN, lambda scratch, budget: drained(scratch, wanted, budget))
 
     @router.post(
         "/lose",

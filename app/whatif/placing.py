@@ -25,6 +25,8 @@ from app.runtime.post_filters import advance
 from app.runtime.search import Search
 from app.whatif.scratch import ScratchCluster
 
+AGAIN: Final = "-again"
+"""Suffix of the UIDs of pods that are created again, and of the names of most of them."""
 _PREEMPTION: Final = ["DefaultPreemption"]
 """PostFilter plugins that evict only pods of lower priority."""
 
@@ -188,5 +190,13 @@ def _comes_back(victim: Pod) -> bool:
 def recreated(pod: Pod) -> Pod:
     """Return the pod that a controller creates in place of a pod that is gone. A StatefulSet keeps the name."""
     keeps_name = pod.owner is not None and pod.owner.kind in ("StatefulSet", "VirtualMachineInstance")
-    name = pod.name if keeps_name else f"{pod.name}-again"
-    return replace(pod, name=name, uid=f"{pod.uid}-again", node_name="", terminating=False).nominated("")
+    name = pod.name if keeps_name else f"{pod.name}{AGAIN}"
+    return replace(pod, name=name, uid=f"{pod.uid}{AGAIN}", node_name="", terminating=False).nominated("")
+
+
+def original_name(pod: Pod) -> str:
+    """Return the name of the pod in whose stead this pod was created, however often; else the name of the pod."""
+    name, uid = pod.name, pod.uid
+    while uid.endswith(AGAIN):
+        name, uid = name.removesuffix(AGAIN), uid.removesuffix(AGAIN)
+    return name

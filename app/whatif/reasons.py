@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any, Final
 
 from app.analysis.judging import Judge, Judgement
@@ -11,7 +11,7 @@ from app.analysis.remedies import Remedies, best
 from app.analysis.verdict import status_as_json
 from app.kube.core_v1 import Pod
 from app.whatif.budget import Budget
-from app.whatif.placing import Placement
+from app.whatif.placing import Placement, original_name
 from app.whatif.scratch import ScratchCluster
 
 MOST_GROUPS: Final = 8
@@ -22,11 +22,12 @@ MOST_NAMES: Final = 100
 
 
 def waiting_groups(
-    scratch: ScratchCluster, placements: Sequence[Placement], budget: Budget
+    scratch: ScratchCluster, placements: Sequence[Placement], budget: Budget, closed: Collection[str] = ()
 ) -> Generator[None, None, list[Mapping[str, Any]]]:
     """Return the waiting pods, equal ones together, the largest group first, as JSON objects.
 
-    Remedies are proved on the scratch cluster as it is at the end. Raises ``PluginError``.
+    Remedies are proved on the scratch cluster as it is at the end. Remedies that only help on the
+    ``closed`` nodes are left out. Raises ``PluginError``.
     """
     groups: dict[tuple[str, Inputs], list[Placement]] = {}
     for placement in placements:
@@ -37,7 +38,7 @@ def waiting_groups(
         remedies: Sequence[Any] = ()
         if len(answers) < MOST_GROUPS and not budget.is_over and group[-1].gate.is_success:
             remedies = yield from _remedies(scratch, group[-1].pod, budget)
-        answers.append(_group(group, remedies))
+        answers.append(_group(group, [it for it in remedies if not set(it.nodes) <= set(closed)]))
         yield
     return answers
 
@@ -48,7 +49,7 @@ def _group(group: Sequence[Placement], remedies: Sequence[Any]) -> Mapping[str, 
     return {
         "namespace": last.pod.namespace,
         "count": len(group),
-        "pods": [it.pod.name for it in group[:MOST_NAMES]],
+        "pods": [original_name(it.pod) for it in group[:MOST_NAMES]],
         "reasons": [{"count": count, **status_as_json(status)} for status, count in (*gate, *last.rejections)],
         "remedies": remedies,
     }

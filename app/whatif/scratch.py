@@ -7,11 +7,14 @@ what-if can place pods one after the other, remove nodes and delete pods as if t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from app.analysis.evaluate import framework_in_memory
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.cache.cluster import Cluster
+from app.homes.lists import share_memory
 from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.profiles import ResolvedProfile
@@ -21,12 +24,22 @@ from app.telemetry.metrics import Metrics
 class ScratchCluster:
     """Copy of a cluster, and plugins for it. ``profiles``: by scheduler name; the name ``*`` serves all other names."""
 
-    def __init__(self, source: Cluster, profiles: Mapping[str, ResolvedProfile], any_name: str) -> None:
-        """``any_name``: scheduler name of the profile for pods that no profile serves."""
+    def __init__(
+        self,
+        source: Cluster,
+        profiles: Mapping[str, ResolvedProfile],
+        any_name: str,
+        explaining: Mapping[str, Framework] | None = None,
+    ) -> None:
+        """``any_name``: scheduler name of the profile for pods that no profile serves.
+
+        ``explaining``: plugins by scheduler name, whose memory of homes is used.
+        """
         self.cluster = Cluster(source.core)
         self._source = source
         self._profiles = profiles
         self._any_name = any_name
+        self._explaining = explaining or {}
         self.guard = Guard(Metrics())
         self._frameworks: dict[str, Framework] = {}
 
@@ -56,15 +69,28 @@ class ScratchCluster:
         """Scheduler names of the profiles that placed a pod."""
         return self._frameworks.keys()
 
+    def frameworks(self) -> Sequence[Framework]:
+        """Return the plugins of all profiles. Raises ``ProfileErrors`` if a plugin cannot be created."""
+        return [self._framework(name) for name in self._profiles]
+
+    def reads(self, kind: Kind[Any]) -> bool:
+        """Return whether a profile reads the kind. The objects of other kinds are not in the snapshot."""
+        return any(kind in it.kinds() for it in self._profiles.values())
+
     def framework_for(self, pod: Pod) -> Framework:
         """Return the plugins of the pod's profile. A pod that no profile serves gets the profile ``any_name``.
 
         Raises ``ProfileErrors`` if a plugin cannot be created.
         """
         name = pod.spec.scheduler_name if pod.spec.scheduler_name in self._profiles else self._any_name
+        return self._framework(name)
+
+    def _framework(self, name: str) -> Framework:
         framework = self._frameworks.get(name)
         if framework is None:
             framework = framework_in_memory(self._profiles[name], self.cluster, self.guard)
+            if name in self._explaining:
+                share_memory(framework, self._explaining[name])
             self._frameworks[name] = framework
         return framework
 
@@ -73,4 +99,4 @@ def scratch_of(snapshot: ExplainSnapshot) -> ScratchCluster:
     """Return an empty scratch cluster for the snapshot of explain, with all plugins that explain judges."""
     profiles = snapshot.resolved
     any_name = "*" if "*" in profiles else next(iter(profiles))
-    return ScratchCluster(snapshot.cluster, profiles, any_name)
+    return ScratchCluster(snapshot.cluster, profiles, any_name, snapshot.frameworks)

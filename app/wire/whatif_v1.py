@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 
 from app.kube.names import LONGEST
 from app.wire.cycle_v1 import CamelModel
-from app.wire.explain_v1 import PluginNotJudged, ProvedRemedy
+from app.wire.explain_v1 import PluginNotJudged, TriedRemedy
 
 SIMULATION: Final = "Simulation"
 LOSS_PLAN: Final = "LossPlan"
@@ -99,7 +99,7 @@ class WaitingGroup(CamelModel):
     count: int
     pods: list[str] = Field(description="The first 100 names.")
     reasons: list[WaitingReason]
-    remedies: list[ProvedRemedy] = Field(description="For the first eight groups.")
+    remedies: list[TriedRemedy] = Field(description="For the first eight groups.")
 
 
 class SpreadChange(CamelModel):

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance.live import cases, losses, prioritize, remedies, simulations, whole
+from tests.conformance.live import cases, drains, losses, prioritize, remedies, simulations, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.binaries import DEFAULT_KUBERNETES
 from tests.controlplane.controlplane import ControlPlane
@@ -108,6 +108,11 @@ def _simulations(arguments: argparse.Namespace) -> Sequence[Any]:
         return [simulations.measure(plane, arguments.count, seed=arguments.seed)]
 
 
+def _drains(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane() as plane:
+        return [drains.measure(plane, arguments.count, seed=arguments.seed)]
+
+
 def _losses(arguments: argparse.Namespace) -> Sequence[Any]:
     with ControlPlane() as plane:
         return [losses.measure(plane, arguments.count, seed=arguments.seed)]
@@ -119,7 +124,8 @@ PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Sequence[Any]]]] = {
     "cases": _cases,
     "remedies": _remedies,
     "simulations": _simulations,
-    "lose": _losses,
+    "drains": _drains,
+    "losses": _losses,
 }
 
 

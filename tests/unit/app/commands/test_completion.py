@@ -7,7 +7,7 @@ import pytest
 from app.__main__ import kubectl_complete
 from app.commands.completion import completions
 
-COMMANDS = ["explain", "pending", "skew", "homes", "lint", "drain", "version"]
+COMMANDS = ["explain", "pending", "skew", "homes", "lint", "drain", "simulate", "version"]
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ COMMANDS = ["explain", "pending", "skew", "homes", "lint", "drain", "version"]
         ([], COMMANDS),
         ([""], COMMANDS),
         (["e"], ["explain"]),
-        (["homes", ""], ["list", "move", "release", "keep", "drain"]),
+        (["homes", ""], ["list", "move", "release", "keep"]),
         (["homes", "mo"], ["move"]),
         (["homes", "move", "--fo"], ["--force"]),
         (["-n", "shop", "pen"], ["pending"]),

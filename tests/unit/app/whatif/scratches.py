@@ -10,7 +10,7 @@ from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
 from app.whatif.scratch import ScratchCluster
 from plugins import DEFAULT_WEIGHTS, SHIPPED
-from tests.builders import JsonObject, container, node_object, pod_object
+from tests.builders import JsonObject, container, encoded, node_object, pod_object
 from tests.harness import World
 
 COMPLETE: Final = {"schedulerName": "*", "preset": "complete"}
@@ -25,11 +25,16 @@ def pod(name: str, cpu: str = "1", **fields: Any) -> JsonObject:
     return pod_object(name, containers=[container(resources={"requests": {"cpu": cpu}})], **fields)
 
 
-def scratch_of(*objects: Node | Pod | JsonObject) -> ScratchCluster:
-    """A filled scratch cluster."""
-    world = World(*objects, profile=COMPLETE)
-    (profile,) = resolve([Profile.model_validate(COMPLETE)], Registry(SHIPPED, DEFAULT_WEIGHTS))
-    scratch = ScratchCluster(world.cluster, {"*": profile}, "*")
+def scratch_of(*objects: Node | Pod | JsonObject, profile: JsonObject = COMPLETE) -> ScratchCluster:
+    """A filled scratch cluster with all objects that the profile reads."""
+    (resolved,) = resolve([Profile.model_validate(profile)], Registry(SHIPPED, DEFAULT_WEIGHTS))
+    world = World(*objects, profile=profile)
+    kinds = {(kind.api_version, kind.kind): kind for kind in resolved.kinds()}
+    for found in objects:
+        kind = kinds.get((found["apiVersion"], found["kind"])) if isinstance(found, dict) else None
+        if kind is not None:
+            world.cluster.others.upsert(kind, world.cluster.decoder(kind)(encoded(found)))
+    scratch = ScratchCluster(world.cluster, {"*": resolved}, "*")
     for _ in scratch.copying():
         pass
     return scratch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.whatif.placing import Placement, Placer
 from app.whatif.scratch import ScratchCluster
-from tests.builders import ZONE, JsonObject, constraint
+from tests.builders import ZONE, JsonObject, constraint, controller
 from tests.harness import World
 from tests.unit.app.whatif.scratches import COMPLETE, decoded, node, pod, scratch_of
 
@@ -89,6 +89,19 @@ def test_preemption_is_played() -> None:
 
     assert {"new": "a", "kept-again": ""} == nodes(found)
     assert {"kept", "bare"} == {it.name for it in found["new"].victims}
+
+
+def test_a_victim_of_a_pod_that_is_tried_again_comes_back_too() -> None:
+    """The first pod needs a pod of the app beside it; once that is placed, it evicts one of lower priority."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": WEB}}
+    beside = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    owner = controller("ReplicaSet", "low")
+    scratch = scratch_of(node("a", cpu="2"), pod("low", node="a", owner=owner))
+
+    high = pod("high", affinity=beside, priority=9)
+    found = placed(scratch, high, pod("web", labels=WEB, priority=9), preempts=True)
+
+    assert {"high": "a", "web": "a", "low-again": ""} == nodes(found)
 
 
 def test_a_gated_pod_is_not_placed() -> None:
