@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from app.commands import table
 from app.commands.output import BAD, GOOD, coloured, structured
-from app.commands.service import Pages
 from app.commands.plan_lines import notes
+from app.commands.service import Pages
 
 PATH: Final = "/api/v1/lose"
 
