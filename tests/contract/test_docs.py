@@ -485,7 +485,9 @@ class TestCurl:
         assert "web-7d4b9c-new01" in [name for it in deployment["items"] for name in it["pods"]]
         assert "web-urgent" in [it["name"] for it in pending["items"]]
         assert ("web", "Deployment") in [(it["name"], it["kind"]) for it in skew["items"]]
-        assert ["eu-1c"] == [it["value"] for it in loss["domains"]]
+        assert [("eu-1c", 0, 1, 1)] == [
+            (it["value"], *(it[name]["waiting"] for name in ("gone", "tainted", "full"))) for it in loss["domains"]
+        ]
         assert (6, 0) == (simulation["placed"], simulation["waiting"])
         assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["items"][0]["node"])
 

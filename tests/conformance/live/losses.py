@@ -27,6 +27,7 @@ from tests.controlplane.controlplane import ControlPlane, Scheduler
 from tests.integration.service import HTTP, Homeport
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+IMAGE_BYTES: Final = 300 << 20
 VARIANTS: Final = ("gone", "tainted", "full")
 _PLACE: Final = re.compile(r"spec\.topologySpreadConstraints\[([0-9]+)\]\.(\w+)")
 _WATCH_SECONDS: Final = 0.3
@@ -79,6 +80,8 @@ class LossTrial(SimulationTrial):
     def lose(self, tally: Tally, number: int, cluster: BusyCluster, draw: Random) -> None:
         """Lose a zone and count it."""
         variant = VARIANTS[number % len(VARIANTS)]
+        for image in (image for node in cluster.nodes for image in node["status"].get("images", ())):
+            image["sizeBytes"] = IMAGE_BYTES  # with several sizes, the node that was known first decides
         own = [*map(_owned, cluster.residents)]
         cluster.residents[:] = own
         zone_of = {it["metadata"]["name"]: it["metadata"]["labels"][objects.ZONE_LABEL] for it in cluster.nodes}
