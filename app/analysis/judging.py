@@ -121,7 +121,7 @@ class Judge:
             chunk = every[start : start + size]
             began = thread_time()
             try:
-                with self._seen(pod, without):
+                with self.seen(pod, without):
                     self._judge(pod, chunk, judgement)
             except Unprepared as missing:
                 attempts = _attempted(attempts)
@@ -136,11 +136,21 @@ class Judge:
         yield from self._last(pod, judgement)
 
     @contextmanager
-    def _seen(self, pod: Pod, without: Sequence[Pod] = (), nodes: Sequence[Node] = ()) -> Iterator[None]:
+    def seen(self, pod: Pod, without: Sequence[Pod] = (), nodes: Sequence[Node] = ()) -> Iterator[None]:
         """Show the snapshot with ``nodes`` and the added pods, but without the judged pod and ``without``."""
         shown = self._cluster.overlay(without=without, with_=self._added, nodes=nodes)
         with shown, self._cluster.without(pod.uid, pod.key):
             yield
+
+    def crowded(self, pod: Pod, names: Sequence[str]) -> list[NodeInfo]:
+        """Return nodes like filters see them: without the pod, with the added pods, and with pods nominated there."""
+        with self.seen(pod):
+            known = [info for name in names if (info := self._cluster.nodes.get(name)) is not None]
+            return [info.with_pods(pods) if (pods := self._nominated_to(info.name, pod)) else info for info in known]
+
+    def _nominated_to(self, name: str, pod: Pod) -> Sequence[Pod]:
+        """Return the pods nominated to a node that the filters count there."""
+        return self._filters.nominated_to(name, pod) if name in self._filters.nominations.nominated_nodes else ()
 
     def fits_on(self, pod: Pod, node: Node) -> bool:
         """Return true if the pod passes all filters on ``node``, which can be a changed copy of a node.
@@ -148,7 +158,7 @@ class Judge:
         Plugins that look up the node in the snapshot get the copy. Raises ``PluginError`` or ``Unprepared``.
         """
         judgement = Judgement()
-        with self._seen(pod, nodes=(node,)):
+        with self.seen(pod, nodes=(node,)):
             state = CycleState()
             prepared = self._prepare(state, pod, judgement)
             if prepared.everywhere or any(node.name not in names for names in prepared.allowed.values()):
@@ -224,9 +234,8 @@ class Judge:
         judgement: Judgement,
     ) -> None:
         """Judge nodes with nominated pods again, as if these pods ran there. Like in kube-scheduler, both must pass."""
-        nominated_nodes = self._filters.nominations.nominated_nodes
-        for name in candidates.names if nominated_nodes else ():
-            if name not in nominated_nodes or not (pods := self._filters.nominated_to(name, pod)):
+        for name in candidates.names if self._filters.nominations.nominated_nodes else ():
+            if not (pods := self._nominated_to(name, pod)):
                 continue
             dry_run, info = state.clone(), candidates.info(name)
             self._filters.add_pods(dry_run, pod, pods, info)
@@ -242,7 +251,7 @@ class Judge:
         attempts = 0
         while self._filters.has_last_filters and judgement.feasible:
             try:
-                with self._seen(pod):
+                with self.seen(pod):
                     state = CycleState()
                     if self._prepare(state, pod, judgement).everywhere:
                         return

@@ -69,7 +69,6 @@ class Case:
             cast("Feed", self.feed),
             {},
             {found.scheduler_name: ExplainedProfile.of(found, complete=True)},
-            explained_by={},
             deciding=self.deciding,
             deciding_feed=cast("Feed", self.feed),
             max_age=60.0,
@@ -260,7 +259,7 @@ class TestMaking:
         assert snapshot.is_own
         assert cluster.core.extras < snapshot.cluster.core.extras
         assert "NodeResourcesFit" in snapshot.frameworks[ANY].plugins
-        assert frameworks is snapshot.explained_by
+        assert frameworks is not snapshot.frameworks
         assert snapshot.problem().startswith("the snapshot of explain is not complete: pods are not listed yet")
 
     def test_complete_profiles_need_none(self, tmp_path: Path) -> None:
