@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 
 
 class KnownQuery(BaseModel):
-    """Query of a page. Unknown and repeated parameters are rejected, because they would be ignored otherwise."""
+    """Query of a page. Unknown parameters are rejected, because they would be ignored otherwise."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app import wiring
 from app.analysis.explain_snapshot import NOT_HERE, ONLY_PROFILE, ExplainedProfile, ExplainSnapshot
 from app.cache.cluster import Cluster
-from app.config.profile import ANY, Profile
+from app.config.profile import ANY, PluginRef, Profile
 from app.config.settings import Settings
 from app.controllers.nominations import CountedNominations
 from app.feeds.feed import Feed, FeedState, SavedFeed
@@ -22,12 +22,13 @@ from app.feeds.saved import load_saved
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
-from app.kube.kinds import CSI_NODES, NODES, PERSISTENT_VOLUMES, PODS
+from app.kube.kinds import CSI_NODES, NAMESPACES, NODES, PERSISTENT_VOLUMES, PODS
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
-from app.runtime.profiles import ResolvedProfile
+from app.runtime.profiles import ResolvedProfile, has_point
 from app.runtime.registry import Registry, kube_scheduler_defaults
 from app.runtime.resolving import resolve
+from app.verbs.outcome import VerbFailure
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE
 from tests.apiserver import kubeconfig
@@ -84,7 +85,9 @@ class TestFilters:
         missing = [it for it in kube_scheduler_defaults("1.36") if it in profile.lacking]
         assert ["PodTopologySpread", "StickyNode", *missing] == names
         assert {"NodeUnschedulable", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures"} <= {*missing}
-        assert profile.at("score") == merged.at("score")
+        added = [it for it in missing if has_point(merged.specs[it], "score")]
+        assert {"NodeResourcesFit", "TaintToleration"} <= {*added}
+        assert [*profile.at("score"), *(PluginRef(name=it) for it in added)] == [*merged.at("score")]
         assert ((), {}) == (merged.not_judged, dict(merged.lacking))
 
     def test_those_of_its_release(self) -> None:
@@ -212,6 +215,52 @@ class TestProblem:
 
         assert "the snapshot of explain is too old: nodes: no contact for 61 s" == case.snapshot.problem()
         assert 61.0 == case.snapshot.age()
+
+
+def test_the_time_of_the_snapshot_is_that_of_the_last_contact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.analysis.explain_snapshot.time", lambda: 1_000_000.0)
+    case = Case()
+    case.feed.found[repr(PODS)] = state(age=40.0)
+
+    assert 999_960.0 == case.snapshot.taken_at().timestamp()
+
+
+class TestNamespaces:
+    """``default`` is listed and has no pods, ``shop`` has pods only in the snapshot of the decisions."""
+
+    @staticmethod
+    def listed(**of_feed: Any) -> Case:
+        case = Case()
+        case.feed.found[repr(NAMESPACES)] = state(**of_feed)
+        case.cluster.others.upsert(NAMESPACES, NAMESPACES.decode(encoded({"metadata": {"name": "default"}})))
+        case.deciding.upsert_pod(make_pod("p", namespace="shop"))
+        return case
+
+    @pytest.mark.parametrize("name", ["default", "shop", "huge"])
+    def test_that_exist(self, name: str) -> None:
+        case = self.listed()
+        case.cluster.mark_unreadable(NAMESPACES, ("", "huge"), "too large")
+
+        case.snapshot.require_namespace(name)
+
+    def test_that_do_not_exist(self) -> None:
+        with pytest.raises(VerbFailure, match=r'^namespaces "shp" not found; did you mean shop\?$') as failed:
+            self.listed().snapshot.require_namespace("shp")
+
+        assert "nothing_to_do" == failed.value.outcome
+
+    @pytest.mark.parametrize(
+        "of_feed",
+        [
+            pytest.param({"synced": False}, id="not all are listed yet"),
+            pytest.param({"age": 61.0}, id="the list is old"),
+        ],
+    )
+    def test_that_might_exist(self, of_feed: Mapping[str, Any]) -> None:
+        self.listed(**of_feed).snapshot.require_namespace("shp")
+
+    def test_without_a_list_of_them(self) -> None:
+        Case().snapshot.require_namespace("shp")
 
 
 def test_pods_that_only_the_decisions_have_on_a_node() -> None:
