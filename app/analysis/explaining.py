@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from app.analysis.bound import BoundNode, bound_node, verdicts_on
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.impossible import Impossibilities
-from app.analysis.judging import Judge, Judgement
+from app.analysis.judging import RUN_SECONDS, Judge, Judgement
 from app.analysis.needs import ResourceNeed, add_needs
 from app.analysis.remedies import Remedies, Remedy, best
 from app.analysis.scheduler_message import SchedulerMessage, compared
@@ -286,7 +286,7 @@ class _Changes(Struct):
 async def _run_until(until: float, steps: Iterator[None]) -> bool:
     """Run steps until the thread's processor time reaches ``until``; return true if all steps have run."""
     limited = _Limited(steps, until)
-    await run_stepwise(limited)
+    await run_stepwise(limited, RUN_SECONDS)
     return not limited.ended_early
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from app.analysis.explain_snapshot import ExplainSnapshot
-from app.analysis.judging import Judge, Judgement
+from app.analysis.judging import RUN_SECONDS, Judge, Judgement
 from app.analysis.selecting import PodSelection
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
@@ -140,7 +140,7 @@ class PendingPods:
             name, snapshot = framework.scheduler_name, self._snapshot
             require_snapshot(snapshot.problem)
             judge = Judge(snapshot.frameworks[name], snapshot.cluster, snapshot.not_judged(name), snapshot.in_flight())
-            await run_stepwise(judge.steps(pod, judgement))
+            await run_stepwise(judge.steps(pod, judgement), RUN_SECONDS)
         except PluginError as fault:
             return MainReason(0, 0, "", (str(fault),), 0, time())
         except VerbFailure:
