@@ -7,10 +7,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.explaining import MOST_SECONDS, Explained, Explainer
 from app.analysis.pending import Inputs, inputs_of
 from app.analysis.selecting import PodSelection
-from app.cache.cluster import Cluster
 from app.kube.core_v1 import Pod
 from app.kube.kinds import REPLICA_SETS
 from app.kube.selectors import Selector
@@ -54,9 +54,11 @@ class ExplainedWorkload(Struct, frozen=True):
 class WorkloadExplainer:
     """Explains the pods of workloads with an ``Explainer``."""
 
-    def __init__(self, explainer: Explainer, cluster: Cluster, problem: Problem) -> None:
+    def __init__(self, explainer: Explainer, snapshot: ExplainSnapshot, problem: Problem) -> None:
+        """``problem``: returns why the snapshot of the decisions cannot be used."""
         self._explainer = explainer
-        self._cluster = cluster
+        self._snapshot = snapshot
+        self._cluster = snapshot.cluster
         self._problem = problem
 
     async def owned(self, namespace: str, kind: str, name: str) -> ExplainedWorkload:
@@ -72,11 +74,17 @@ class WorkloadExplainer:
         return await self._explained(selection)
 
     async def selected(self, namespace: str, selector: Selector) -> ExplainedWorkload:
-        """Explain the pods of a namespace that a selector matches. The answer can be empty. Raises ``VerbFailure``."""
-        return await self._explained(await self._selected(namespace, lambda pod: selector.matches(pod.labels)))
+        """Explain the pods of a namespace that a selector matches. The answer can be empty.
+
+        Raises ``VerbFailure``, also if the namespace does not exist.
+        """
+        selection = await self._selected(namespace, lambda pod: selector.matches(pod.labels))
+        self._snapshot.require_namespace(namespace)
+        return await self._explained(selection)
 
     async def _selected(self, namespace: str, wanted: Callable[[Pod], bool]) -> PodSelection:
         require_snapshot(self._problem)
+        require_snapshot(self._snapshot.problem)
         selection = PodSelection(wanted, lambda it: (bool(it.node_name), it.name))
         await run_stepwise(selection.steps(self._cluster.pods_in(namespace), 0, MOST_PODS))
         return selection

@@ -102,12 +102,12 @@ class ResolvedProfile(Struct, frozen=True):
     def with_default_filters(self) -> ResolvedProfile:
         """Return a profile with more filters: the plugins in ``lacking`` and those in ``bind_recheck``.
 
-        The added plugins run after the profile's own, and only at PreFilter and Filter. Plugins in ``lacking`` get
-        their default arguments.
+        The added plugins run after the profile's own, at PreFilter, Filter, PreScore and Score. Plugins in ``lacking``
+        get their default arguments.
         """
         specs = {**self.lacking, **self.specs}
         points = dict(self.points)
-        for point in DECIDING:
+        for point in (*DECIDING, "preScore", "score"):
             runs = {ref.name for ref in self.at(point)}
             names = [it for it in dict.fromkeys((*self.lacking, *self.bind_recheck)) if it not in runs]
             added = tuple(PluginRef(name=it) for it in names if has_point(specs[it], point))

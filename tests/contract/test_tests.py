@@ -44,6 +44,7 @@ ELSEWHERE: Final = {
     "tests/api/test_homes_command.py": ["app/commands/home_list.py", "app/commands/service.py"],
     "tests/api/test_saved_option.py": ["app/commands/dump.py", "app/commands/in_process.py"],
     "tests/api/test_figures.py": ["app/telemetry/metrics.py", "app/telemetry/certificates.py"],
+    "tests/api/test_explain_bad_input.py": ["app/server/queries.py"],
     "tests/api/test_listeners.py": ["app/server/root.py"],
     "tests/api/test_operator.py": ["app/server/ops.py"],
     "tests/api/test_draining.py": ["app/homes/drain_page.py"],

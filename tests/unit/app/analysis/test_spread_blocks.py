@@ -75,7 +75,6 @@ class Case:
             cast("Any", CompleteFeed()),
             {name: self.explained.framework},
             {name: ExplainedProfile.of(found, complete=explained is not None)},
-            explained_by={},
             deciding=self.world.cluster,
             deciding_feed=cast("Any", CompleteFeed()),
             max_age=60.0,
