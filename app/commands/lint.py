@@ -13,7 +13,7 @@ from app.cache.cluster import Cluster
 from app.commands.output import BAD, coloured
 from app.commands.progress import ProgressLine
 from app.commands.service import CommandError, UsageError
-from app.commands.sources import login_of
+from app.commands.sources import check_not_empty, login_of
 from app.feeds.listing import ListingError, list_live
 from app.feeds.saved import load_saved
 from app.kube.kinds import Kind
@@ -39,6 +39,7 @@ def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> i
 
     ``registry``: all plugins. Raises ``CommandError``, ``CredentialsError``, ``SavedClusterError`` and ``UsageError``.
     """
+    check_not_empty(arguments, "saved")
     manifests, notes = read_paths(arguments.paths)
     namespace = _namespace(arguments)
     cluster = _cluster(arguments) if arguments.saved or arguments.local or not arguments.paths else None

@@ -23,6 +23,9 @@ KINDS: Final = {
     "statefulsets": "StatefulSet",
     "job": "Job",
     "jobs": "Job",
+    "cj": "CronJob",
+    "cronjob": "CronJob",
+    "cronjobs": "CronJob",
     "rs": "ReplicaSet",
     "replicaset": "ReplicaSet",
     "replicasets": "ReplicaSet",
@@ -45,6 +48,7 @@ _GROUPS: Final = {
     "ReplicaSet": "apps",
     "DaemonSet": "apps",
     "Job": "batch",
+    "CronJob": "batch",
     "ReplicationController": "",
     "VirtualMachine": "kubevirt.io",
 }
@@ -68,15 +72,26 @@ def unknown_kind(word: str) -> str:
 
 
 def explained(
-    target: str, selector: str, node: str, namespace: str | None, default: Callable[[], str]
+    target: str,
+    selector: str,
+    node: str,
+    namespace: str | None,
+    default: Callable[[], str],
+    *,
+    everywhere: bool = False,
 ) -> tuple[str, dict[str, str]]:
     """Return path and query of the page that explains the target. Raises ``TargetError``.
 
     ``target``: NAME, pod/NAME, KIND/NAME or NAMESPACE/NAME; empty with a ``selector``. ``namespace``: value of
     ``--namespace``, ``None`` without it. ``default``: function that returns the namespace of the context.
+    ``everywhere``: true with ``--all-namespaces``, which fits a selector only.
     """
     if bool(target) == bool(selector):
         raise TargetError("explain needs a POD or -l SELECTOR, and not both")
+    if everywhere and (target or node):
+        raise TargetError("-A is for a selector: give the namespace of a POD with -n, and no --node")
+    if everywhere:
+        return "/api/v1/explain", {"labelSelector": selector}
     first, slash, name = target.rpartition("/")
     kind = kind_of(first)
     if slash and kind is None and first.lower() not in _PODS:

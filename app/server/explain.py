@@ -17,8 +17,7 @@ from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.kube.names import LONGEST, is_subdomain, shown
 from app.kube.quantity import shown_amount
-from app.kube.selectors import InvalidSelector, parse_selector
-from app.server.bodies import documented, invalid, parsed
+from app.server.bodies import documented, parsed, selector_in
 from app.server.cycle import FAILURES, NAME_EXAMPLE, POD_EXAMPLE, json_response, requested_pod
 from app.wire.explain_v1 import (
     API_VERSION,
@@ -30,6 +29,7 @@ from app.wire.explain_v1 import (
 )
 
 _OF_A_WORKLOAD: Final = f"Explain the pods of a workload or of a label selector, at most {MOST_PODS}; equal ones once"
+_OF_ALL_NAMESPACES: Final = f"Explain the pods of all namespaces that a label selector matches, at most {MOST_PODS}"
 _Text = Annotated[str, Query(max_length=LONGEST)]
 _SUMMARY: Final = "Which nodes can the pod use, why not the others, and what would open them?"
 
@@ -49,6 +49,12 @@ def explain_router(
     async def explain_known(namespace: str, pod: str, node: str = "") -> Response:
         return await answer(explainer.known_pod(namespace, pod), node)
 
+    @router.get("", response_model=ExplanationList, responses=FAILURES, summary=_OF_ALL_NAMESPACES)
+    async def explain_everywhere(
+        label_selector: Annotated[str, Query(alias="labelSelector", min_length=1)],
+    ) -> Response:
+        return _list_response(await workloads.selected("", selector_in(label_selector)), waiting.get)
+
     @router.get("/{namespace}", response_model=ExplanationList, responses=FAILURES, summary=_OF_A_WORKLOAD)
     async def explain_workload(
         namespace: str,
@@ -60,11 +66,7 @@ def explain_router(
             raise HTTPException(422, "give either kind and name, or labelSelector")
         if label_selector is None:
             return _list_response(await workloads.owned(namespace, kind, name), waiting.get)
-        try:
-            selector = parse_selector(label_selector)
-        except InvalidSelector as error:
-            raise invalid("query", "labelSelector", str(error)) from None
-        return _list_response(await workloads.selected(namespace, selector), waiting.get)
+        return _list_response(await workloads.selected(namespace, selector_in(label_selector)), waiting.get)
 
     @router.post(
         "",

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Response
 
 from app.analysis.pending import MOST_LISTED, MainReason, PendingPods, WaitingForNode
+from app.server.bodies import selector_in
 from app.server.cycle import FAILURES, json_response
 from app.wire.explain_v1 import API_VERSION
 from app.wire.pending_v1 import PENDING_POD_LIST, PendingPodList
@@ -24,9 +25,10 @@ def pending_router(pending: PendingPods) -> APIRouter:
     @router.get("", response_model=PendingPodList, responses=FAILURES, summary="Pods that wait for a node, and why")
     async def listed(
         namespace: Annotated[str, Query(max_length=_LONGEST_NAMESPACE)] = "",
+        label_selector: Annotated[str, Query(alias="labelSelector")] = "",
         start: Annotated[int, Query(ge=0, le=_MOST)] = 0,
     ) -> Response:
-        page = await pending.page(namespace, start)
+        page = await pending.page(namespace, start, selector_in(label_selector))
         end = start + MOST_LISTED
         return json_response(
             {

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 from msgspec.structs import asdict
 
 from app.analysis.skew import Skews, WorkloadSkew
+from app.server.bodies import selector_in
 from app.server.cycle import FAILURES, json_response
 from app.wire.explain_v1 import API_VERSION
 from app.wire.skew_v1 import WORKLOAD_SKEW_LIST, WorkloadSkewList
@@ -25,10 +26,11 @@ def skew_router(skews: Skews) -> APIRouter:
         namespace: Annotated[str, Query(max_length=_LONGEST_NAME)] = "",
         kind: Annotated[str, Query(max_length=_LONGEST_NAME)] = "",
         name: Annotated[str, Query(max_length=_LONGEST_NAME)] = "",
+        label_selector: Annotated[str, Query(alias="labelSelector")] = "",
         above: bool = False,  # a query parameter
         start: Annotated[int, Query(ge=0, le=_MOST)] = 0,
     ) -> Response:
-        page = await skews.page(namespace, kind, name, start, above=above)
+        page = await skews.page(namespace, kind, name, start, above=above, selector=selector_in(label_selector))
         return json_response(
             {
                 "apiVersion": API_VERSION,
