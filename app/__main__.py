@@ -18,6 +18,7 @@ import structlog
 from app.commands import completion, dump, evaluate, in_process, lint, plugins, rbac, service
 from app.commands.answers import LastAnswer
 from app.commands.arguments import FLAGS, kubectl_parser, parser
+from app.commands.cluster_pages import names_at
 from app.commands.output import printable, structured
 from app.commands.progress import ProgressLine
 from app.commands.question_flags import with_list
@@ -76,7 +77,9 @@ def kubectl(argv: Sequence[str] | None = None) -> int:
 
 def kubectl_complete(argv: Sequence[str] | None = None) -> int:
     """Print completions of ``kubectl homeport``, one a line, and a directive for kubectl's shell scripts."""
-    print("\n".join(completion.completions(list(sys.argv[1:] if argv is None else argv))))  # noqa: T201  # for kubectl
+    with completion.time_limit():
+        words = completion.completions(list(sys.argv[1:] if argv is None else argv), names_at)
+    print("\n".join(words))  # noqa: T201  # for kubectl
     return 0
 
 

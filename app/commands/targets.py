@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from app.kube.names import is_label, shown
 
-_PODS: Final = ("pod", "pods", "po")
+PODS: Final = ("pod", "pods", "po")
 """Names that kubectl accepts for the kind Pod."""
 
 KINDS: Final = {
@@ -66,6 +66,12 @@ def kind_of(word: str) -> str | None:
     return kind if kind is None or not dot or group == _GROUPS[kind] else None
 
 
+def collection_of(kind: str | None) -> tuple[str, str]:
+    """Return the path of a kind's API group, and its plural there. ``kind``: one that ``kind_of`` returns."""
+    group = "" if kind is None else _GROUPS[kind]
+    return f"/apis/{group}/v1" if group else "/api/v1", "pods" if kind is None else f"{kind.lower()}s"
+
+
 def unknown_kind(word: str) -> str:
     """Return the message for a word that names no kind."""
     return f"unknown kind {shown(word)}: known are pod, {', '.join(map(str.lower, _GROUPS))}"
@@ -94,7 +100,7 @@ def explained(
         return "/api/v1/explain", {"labelSelector": selector}
     first, slash, name = target.rpartition("/")
     kind = kind_of(first)
-    if slash and kind is None and first.lower() not in _PODS:
+    if slash and kind is None and first.lower() not in PODS:
         if namespace not in (None, first):
             raise TargetError(f"{shown(target)} is in another namespace than -n {namespace}; or {unknown_kind(first)}")
         namespace = first

@@ -304,7 +304,7 @@ def test_the_log_of_kubectl_is_left_out(plugin: Installed) -> None:
 )
 def test_a_homeport_of_another_version(plugin: Installed, answer: str, told: str) -> None:
     service = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"ports": [{"port": 1}]}}
-    services, status = (json.dumps(it) for it in ({"items": [service]}, {"feeds": {}}))
+    services, status = json.dumps({"items": [service]}), '{"feeds": {}}'
     answers = f"case $2$3 in services*) echo '{services}';; */status) echo '{status}';; *) echo '{answer}';; esac"
     executable(plugin.path / "kubectl", f"#!/bin/sh\n{answers}\n")
     run = plugin.run("pending", "-A", "-q")
