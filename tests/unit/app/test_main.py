@@ -97,6 +97,13 @@ def test_a_list_ends_quietly_by_sigpipe_if_its_reader_has_gone(tmp_path: Path) -
     assert (b"v", b"", -signal.SIGPIPE) == (first, told, process.returncode)
 
 
+def test_version_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [0, 0] == [main(["version", "-o", "json"]), kubectl(["version", "-o", "yaml"])]
+
+    out = capsys.readouterr().out
+    assert f'{{\n  "version": "{version("homeport")}"\n}}\nversion: {version("homeport")}\n' == out
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["version"])
     with pytest.raises(SystemExit) as ended:
