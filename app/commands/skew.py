@@ -73,8 +73,8 @@ def _counts(item: Mapping[str, Any]) -> str:
     """Return the number of pods; if some are in no domain, those that the bars show and those that they do not show."""
     placed, pods = sum(it["pods"] for it in item["domains"]), item["pods"]
     if item["domainCount"] > len(item["domains"]) or placed >= pods:
-        return f"{pods} pods"
-    return f"{pods} pods: {placed} in domains, {pods - placed} in none"
+        return f"{pods} pod{'s'[: pods != 1]}"
+    return f"{pods} pod{'s'[: pods != 1]}: {placed} in domains, {pods - placed} in none"
 
 
 def _bars(item: Mapping[str, Any]) -> Iterator[str]:

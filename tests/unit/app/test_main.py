@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from app import __main__ as command_line
-from app.__main__ import main
+from app.__main__ import kubectl, main
 from app.commands.arguments import FLAGS
 from app.config.mistakes import as_model, bare, field_names
 from app.config.settings import Settings

@@ -89,7 +89,11 @@ def test_aliases_add_the_size_of_what_they_share() -> None:
 
 
 def test_a_document_without_aliases_adds_nothing() -> None:
-    check_aliases({"a": [1, 2, {"b": 3}], "c": {}}, 0)
+    document = {"a": [1, 2, {"b": 3}], "c": {}}
+
+    check_aliases(document, 0)
+    with pytest.raises(ValueError, match="aliases add more than 0"):
+        check_aliases({**document, "again": document["a"]}, 0)
 
 
 def test_aliases_that_multiply() -> None:

@@ -216,7 +216,8 @@ async def test_more_of_anything_than_the_bounds(
 async def test_the_bounds_are_of_all_kinds_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MOST_OTHERS", 6)  # five nodes and a service; the pod does not count
 
-    await loaded(api_with(service_object("shop", {"app": "web"})))
+    cluster, _ = await loaded(api_with(service_object("shop", {"app": "web"})))
+    assert (5, 1) == (len(cluster.nodes), cluster.count_of(SERVICES))
 
 
 async def test_an_optional_kind_without_permission_is_left_out() -> None:
