@@ -37,7 +37,9 @@ def plain(text: str, _severity: Severity) -> str:
 def test_a_finding_about_a_whole_object_has_no_field() -> None:
     report = LintReport((replace(LIVE, field=""),), (), (), (), 1, 0)
 
-    assert ["error unknown-key: Pod a: no node", "    fix:   label"] == formatted(report, "text", "1", plain).splitlines()
+    assert ["error unknown-key: Pod a: no node", "    fix:   label"] == formatted(
+        report, "text", "1", plain
+    ).splitlines()
 
 
 def test_text() -> None:
