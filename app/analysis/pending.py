@@ -20,6 +20,7 @@ from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import REPLICA_SETS
 from app.kube.memo import Newest
+from app.kube.selectors import EVERYTHING, Selector
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.read_only import read_only
@@ -83,16 +84,18 @@ class PendingPods:
         self._cluster = context.cluster
         self._known = Newest[Inputs, MainReason](_MOST_REMEMBERED)
 
-    async def page(self, namespace: str = "", start: int = 0) -> PendingPage:
-        """Return the pods from number ``start`` on; all of ``namespace``, if given.
+    async def page(self, namespace: str = "", start: int = 0, selector: Selector = EVERYTHING) -> PendingPage:
+        """Return the pods from number ``start`` on that ``selector`` matches.
 
-        Raises ``VerbFailure``, also if the namespace does not exist.
+        ``namespace``: only its pods; empty for all namespaces. Raises ``VerbFailure``, also if the namespace does not
+        exist.
         """
         require_snapshot(self._context.problem)
         if namespace:
             self._snapshot.require_namespace(namespace)
         waiting = PodSelection(
-            lambda it: not it.node_name and not it.terminating, lambda it: (waits_since(it), it.namespace, it.name)
+            lambda it: not it.node_name and not it.terminating and selector.matches(it.labels),
+            lambda it: (waits_since(it), it.namespace, it.name),
         )
         every = self._cluster.pods_in(namespace) if namespace else self._cluster.pods()
         await run_stepwise(waiting.steps(every, start, MOST_LISTED))

@@ -18,8 +18,8 @@ from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.kube.names import LONGEST, is_subdomain, shown
 from app.kube.quantity import shown_amount
-from app.kube.selectors import InvalidSelector, Selector, parse_selector
-from app.server.bodies import documented, invalid, parsed
+from app.kube.selectors import Selector
+from app.server.bodies import documented, invalid, parsed, selector_in
 from app.server.cycle import FAILURES, NAME_EXAMPLE, POD_EXAMPLE, json_response, requested_pod
 from app.server.queries import KnownQuery
 from app.wire.explain_v1 import (
@@ -32,9 +32,8 @@ from app.wire.explain_v1 import (
 )
 
 _OF_A_WORKLOAD: Final = f"Explain the pods of a workload or of a label selector, at most {MOST_PODS}; equal ones once"
+_OF_ALL_NAMESPACES: Final = f"Explain the pods of all namespaces that a label selector matches, at most {MOST_PODS}"
 _SUMMARY: Final = "Which nodes can the pod use, why not the others, and what would open them?"
-
-
 _PODS: Final = ("pod", "pods", "po")
 
 
@@ -57,10 +56,13 @@ class PodsQuery(KnownQuery):
             raise invalid("query", "kind", "a single pod has the path /api/v1/explain/{namespace}/{pod}")
         if not (self.kind and self.name) if self.label_selector is None else (self.kind or self.name):
             raise HTTPException(422, "give either kind and name, or labelSelector")
-        try:
-            return None if self.label_selector is None else parse_selector(self.label_selector)
-        except InvalidSelector as error:
-            raise invalid("query", "labelSelector", str(error)) from None
+        return None if self.label_selector is None else selector_in(self.label_selector)
+
+
+class LabelsQuery(KnownQuery):
+    """Query for the pods of all namespaces that a selector matches."""
+
+    label_selector: str = Field(min_length=1, description="In kubectl's notation.")
 
 
 def explain_router(
@@ -77,6 +79,10 @@ def explain_router(
     @router.get("/{namespace}/{pod}", response_model=ExplainResponse, responses=FAILURES, summary=_SUMMARY)
     async def explain_known(namespace: str, pod: str, query: Annotated[NodeQuery, Query()]) -> Response:
         return await answer(explainer.known_pod(namespace, pod), query.node)
+
+    @router.get("", response_model=ExplanationList, responses=FAILURES, summary=_OF_ALL_NAMESPACES)
+    async def explain_everywhere(query: Annotated[LabelsQuery, Query()]) -> Response:
+        return _list_response(await workloads.selected("", selector_in(query.label_selector)), waiting.get)
 
     @router.get("/{namespace}", response_model=ExplanationList, responses=FAILURES, summary=_OF_A_WORKLOAD)
     async def explain_workload(namespace: str, query: Annotated[PodsQuery, Query()]) -> Response:

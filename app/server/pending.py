@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
 from app.analysis.pending import MOST_LISTED, MainReason, PendingPods, WaitingForNode
+from app.server.bodies import selector_in
 from app.server.cycle import FAILURES, json_response
 from app.server.queries import KnownQuery
 from app.wire.explain_v1 import API_VERSION
@@ -23,6 +24,7 @@ class PendingQuery(KnownQuery):
     """Query for a page of the pods that wait."""
 
     namespace: str = Field(default="", max_length=_LONGEST_NAMESPACE, description="Only the pods of this namespace.")
+    label_selector: str = Field(default="", description="Only the pods that it matches; in kubectl's notation.")
     start: int = Field(default=0, ge=0, le=_MOST, description="Number of the first pod on the page.")
 
 
@@ -32,7 +34,7 @@ def pending_router(pending: PendingPods) -> APIRouter:
 
     @router.get("", response_model=PendingPodList, responses=FAILURES, summary="Pods that wait for a node, and why")
     async def listed(query: Annotated[PendingQuery, Query()]) -> Response:
-        page = await pending.page(query.namespace, query.start)
+        page = await pending.page(query.namespace, query.start, selector_in(query.label_selector))
         end = query.start + MOST_LISTED
         return json_response(
             {

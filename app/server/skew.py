@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from pydantic import Field
 
 from app.analysis.skew import Skews, WorkloadSkew
+from app.server.bodies import selector_in
 from app.server.cycle import FAILURES, json_response
 from app.server.queries import KnownQuery
 from app.wire.explain_v1 import API_VERSION
@@ -24,6 +25,7 @@ class SkewQuery(KnownQuery):
     namespace: str = Field(default="", max_length=_LONGEST_NAME)
     kind: str = Field(default="", max_length=_LONGEST_NAME, description="Kind of the workload.")
     name: str = Field(default="", max_length=_LONGEST_NAME, description="Name of the workload.")
+    label_selector: str = Field(default="", description="Must match a pod of the workload.")
     above: bool = Field(default=False, description="True: only skews larger than maxSkew, the largest excess first.")
     start: int = Field(default=0, ge=0, le=_MOST, description="Number of the first workload on the page.")
 
@@ -34,7 +36,10 @@ def skew_router(skews: Skews) -> APIRouter:
 
     @router.get("", response_model=WorkloadSkewList, responses=FAILURES, summary="Topology skew of all workloads")
     async def listed(query: Annotated[SkewQuery, Query()]) -> Response:
-        page = await skews.page(query.namespace, query.kind, query.name, query.start, above=query.above)
+        selector = selector_in(query.label_selector)
+        page = await skews.page(
+            query.namespace, query.kind, query.name, query.start, above=query.above, selector=selector
+        )
         return json_response(
             {
                 "apiVersion": API_VERSION,

@@ -117,7 +117,14 @@ class TestPending:
 
         assert (100, True) == (len(page["items"]), turns > 100)
 
-    @pytest.mark.parametrize("query", ["start=-1", "start=x", "start=9999999", f"namespace={'n' * 64}"])
+    async def test_with_labels(self, api: Api) -> None:
+        page = await api.get("/api/v1/pending?labelSelector=app%3Dapi")
+
+        assert (["api-1", "api-2"], 2) == (sorted(it["name"] for it in page["items"]), page["total"])
+
+    @pytest.mark.parametrize(
+        "query", ["start=-1", "labelSelector=a==b==c", "start=x", "start=9999999", f"namespace={'n' * 64}"]
+    )
     async def test_bad_queries(self, api: Api, query: str) -> None:
         assert 422 == (await api.http.get(f"/api/v1/pending?{query}")).status_code
 
@@ -162,6 +169,14 @@ class TestWorkloads:
         answer = await api.http.get(f"/api/v1/explain/default?{query}")
 
         assert (status, []) == (answer.status_code, status_breaches(answer))
+
+    async def test_pods_of_all_namespaces(self, api: Api) -> None:
+        query = f"labelSelector={quote('app in (api), !canary')}"
+
+        assert await api.get(f"/api/v1/explain/default?{query}") == await api.get(f"/api/v1/explain?{query}")
+        assert [422, 422] == [
+            (await api.http.get(f"/api/v1/explain{it}")).status_code for it in ("", "?labelSelector=a==b==c")
+        ]
 
     async def test_no_pod_matches(self, api: Api) -> None:
         told = await api.get("/api/v1/explain/default?labelSelector=app%3Dnone")

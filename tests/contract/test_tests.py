@@ -33,7 +33,6 @@ ELSEWHERE: Final = {
     ],
     "tests/unit/app/commands/test_pending.py": ["app/commands/paging.py"],
     "tests/unit/app/lint/test_linting.py": ["app/lint/rules.py"],
-    "tests/unit/app/lint/test_manifests.py": ["app/config/yaml_loader.py"],
     "tests/unit/app/lint/test_placement.py": ["app/lint/facts.py"],
     "tests/contract/test_reads.py": ["app/framework/points.py"],
     "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],
