@@ -256,7 +256,10 @@ def _ask(arguments: argparse.Namespace, *, nearby: Sequence[str]) -> Callable[[]
 
     def of_file(path: str) -> service.Pages:
         loaded, specs = settings()
-        return in_process.of_file(loaded.settings, specs, DEFAULT_WEIGHTS, Path(path), version=version("homeport"))
+        progress = ProgressLine(quiet=arguments.quiet)
+        return in_process.of_file(
+            loaded.settings, specs, DEFAULT_WEIGHTS, Path(path), progress, version=version("homeport")
+        )
 
     def of_cluster(login: Login, progress: ProgressLine) -> service.Pages:
         loaded, specs = settings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from collections.abc import AsyncIterator, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from math import inf
@@ -44,8 +44,6 @@ from app.feeds.uncached_reader import ApiUncachedReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.handle import Handle, ProfileContext, Timing
 from app.framework.spec import PluginSpec
-from app.homes.drain_page import draining_router
-from app.homes.draining import DrainVerb
 from app.homes.homes_page import homes_router
 from app.homes.lists import HomeLists
 from app.kube.client import KubeClient
@@ -66,7 +64,7 @@ from app.runtime.building import build, names_of, served_names, subscribe_plugin
 from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.one_node import OneNodeFilters
-from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for, default_filters
+from app.runtime.profiles import ProfileErrors, ResolvedProfile, core_for
 from app.runtime.read_only import ReadOnlyActivate, ReadOnlyBinder, ReadOnlyEvents, ReadOnlyWriter, is_read_only
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
@@ -107,6 +105,8 @@ from app.verbs.outcome import VERBS, Outcome
 from app.verbs.preempt import PreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
+from app.whatif.pages import what_if_router
+from app.whatif.running import what_ifs
 from app.writes.activator import ApiActivator
 from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
@@ -151,8 +151,9 @@ class _Elected(Struct, frozen=True):
 class HomeportService:
     """All parts of the service.
 
-    ``load`` fills the snapshot if ``settings.cluster`` is set; without ``load``, the file of this setting is read. The
-    constructor raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
+    ``load`` fills the snapshot if ``settings.cluster`` is set; without ``load``, the file of this setting is read. With
+    ``progress``, what-ifs run in this process and call it with texts; else they run in child processes. The constructor
+    raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
 
     _listeners: Sequence[Listener] = ()
 
@@ -164,6 +165,7 @@ class HomeportService:
         *,
         version: str,
         load: Loader | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self._settings = settings
         self._version = version
@@ -206,7 +208,6 @@ class HomeportService:
         self._bind = self._bind_verb(context)
         self._cycle = CycleVerb(context)
         self._homes = HomeLists(self._frameworks.values(), self._guard)
-        self._drain = DrainVerb(context, self._homes, every_filter=default_filters(registry))
         self._callers = self._called(context)
         self._admission = Admission(
             settings.http_timeout - _MARGIN,
@@ -214,7 +215,7 @@ class HomeportService:
             lambda body: requested_hosts(body, self._cluster.nodes),
             of_verb={verb: self._time_limit(verb) for verb in VERBS},
         )
-        self._pages = PageQueues()
+        self._pages, self._what_if = PageQueues(), what_ifs(self._explain, progress)
 
         self._recount = RecountController(
             self._cluster, self._frameworks.values(), self._feed.complete, self._recounted
@@ -581,9 +582,9 @@ class HomeportService:
             ),
             pending_router(PendingPods(self.verb_context, self._explain)),
             skew_router(self._skews),
+            what_if_router(self._what_if, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),
-            draining_router(self._drain, max_body_bytes=self._settings.max_body_bytes),
             waiting_list_router(self._waiting),
             ops_router(
                 self.problem,

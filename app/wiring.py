@@ -21,8 +21,9 @@ from app.feeds.live import LiveFeed
 from app.feeds.saved import load_saved
 from app.framework.handle import Handle, ProfileContext
 from app.framework.uses import Use
-from app.homes.protocol import HomesPlugin
+from app.homes.lists import share_memory
 from app.kube.client import REQUEST_SECONDS
+from app.kube.kinds import PRIORITY_CLASSES
 from app.replicas.authority import Authority, CertificateSpec
 from app.replicas.lease import post_seconds
 from app.rights.access_review import PermissionCheck
@@ -32,7 +33,6 @@ from app.runtime.framework import Framework
 from app.runtime.guard import Guard
 from app.runtime.profiles import ResolvedProfile, core_for, kinds_of
 from app.runtime.read_only import NoWriter
-from app.runtime.slots import declares
 from app.runtime.waiting import PodsAtPermit
 from app.server.tls import CertificateFiles, Certificates, CertificateSource, InMemoryCertificates, unusable
 from app.telemetry.metrics import Metrics
@@ -50,7 +50,7 @@ def snapshot(settings: Settings, resolved: Sequence[ResolvedProfile]) -> Cluster
 
 def _explained(settings: Settings, resolved: Iterable[ResolvedProfile]) -> list[ResolvedProfile]:
     """Return the profiles with all filters that explain judges."""
-    return [it.with_default_filters() if settings.explains_all else it for it in resolved]
+    return [it.with_defaults() if settings.explains_all else it for it in resolved]
 
 
 def saved_feed(
@@ -59,7 +59,7 @@ def saved_feed(
     """Load the saved cluster that the settings name, or call ``load``. Raises ``SavedClusterError``, or what ``load``
     raises.
     """
-    kinds, optional = kinds_of(resolved), kinds_of(_explained(settings, resolved))
+    kinds, optional = kinds_of(resolved), (*kinds_of(_explained(settings, resolved)), PRIORITY_CLASSES)
     if load is not None:
         return SavedFeed(load, cluster, kinds, optional, state="listed")
     return SavedFeed(partial(load_saved, Path(settings.cluster or "")), cluster, kinds, optional)
@@ -106,7 +106,7 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledF
 def _uses_of_explain(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Iterator[Use]:
     """Yield the uses of plugins that only explain runs."""
     for profile in resolved if settings.explains_all else ():
-        yield from (use for use in profile.with_default_filters().uses() if use.plugin in profile.lacking)
+        yield from (use for use in profile.with_defaults().uses() if use.plugin in profile.lacking)
 
 
 def explain_snapshot(
@@ -134,6 +134,7 @@ def explain_snapshot(
         own_feed,
         own_frameworks,
         described,
+        resolved={it.scheduler_name: it for it in merged},
         deciding=cluster,
         deciding_feed=feed,
         max_age=settings.max_feed_age,
@@ -183,9 +184,8 @@ def frameworks_of_explain(
             guard=guard,
         )
         decides = deciding.get(profile.scheduler_name)
-        for name, plugin in decides.plugins.items() if decides is not None else ():
-            if declares(type(plugin), HomesPlugin):
-                framework.plugins[name].share_memory(plugin)
+        if decides is not None:
+            share_memory(framework, decides)
         frameworks[profile.scheduler_name] = framework
     subscribe_plugins(profiles, frameworks, cluster.others.on_change, guard)
     return frameworks

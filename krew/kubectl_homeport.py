@@ -23,7 +23,6 @@ from urllib.parse import quote, urlencode
 from app.commands import drain, explain, home_list, pending
 from app.commands.output import printable, structured
 from app.commands.targets import TargetError, explained, namespace_of
-from app.kube.names import shown
 
 WAITS: Final = 1
 """Exit code if a pod waits, or would wait."""
@@ -167,11 +166,11 @@ def run_homes(arguments: argparse.Namespace, default: NamespaceOfContext, ask: A
 
 
 def run_drain(arguments: argparse.Namespace, _: NamespaceOfContext, ask: Ask) -> int:
-    planned = drain.plan(ask(), arguments.node, arguments.output, headers=not arguments.no_headers)
-    _print(planned.text)
-    if not planned.node_exists:
-        raise AskError(f"there is no node {shown(arguments.node)}{planned.suggestion}")
-    return WAITS if planned.waits else 0
+    answer = drain.answered(ask(), arguments.nodes, keeps_cordoned=arguments.keep_cordoned)
+    _print(drain.rendered(answer, arguments.output, headers=not arguments.no_headers))
+    if missing := drain.unknown(answer):
+        raise AskError(missing)
+    return WAITS if drain.waits(answer) else 0
 
 
 def _text(answer: Json, arguments: argparse.Namespace, lines: Iterable[str]) -> str:
@@ -215,8 +214,9 @@ def parser(version: str) -> argparse.ArgumentParser:
     for listing in (of_explain, of_pending, of_homes):
         listing.add_argument("-A", "--all-namespaces", action="store_true", help="list those of all namespaces")
 
-    of_drain = _command(commands, "drain", run_drain, "list where the pods of a node would go, and which would wait")
-    of_drain.add_argument("node", metavar="NODE", help="node to be drained; Homeport evicts no pods")
+    of_drain = _command(commands, "drain", run_drain, "show where the pods of nodes would go, and which would wait")
+    of_drain.add_argument("nodes", nargs="+", metavar="NODE", help="node to be drained; Homeport evicts no pods")
+    of_drain.add_argument("--keep-cordoned", action="store_true", help="cordon all nodes first, and uncordon none")
     for listing in (of_pending, of_homes, of_drain):
         listing.add_argument("-o", "--output", choices=("table", *_OUTPUTS), default="table", help="output format")
         listing.add_argument("--no-headers", action="store_true", help="print no column names")

@@ -59,7 +59,7 @@ class ExplainedProfile(Struct, frozen=True):
     @classmethod
     def of(cls, profile: ResolvedProfile, *, complete: bool) -> ExplainedProfile:
         """Describe a profile. ``complete``: true if explain also judges filters that the profile does not run."""
-        merged = profile.with_default_filters()
+        merged = profile.with_defaults()
         ours = {ref.name for point in DECIDING for ref in profile.at(point)}
         at_bind = {ref.name for point in DECIDING for ref in profile.added_at_bind(point)}
         every = dict.fromkeys(ref.name for point in DECIDING for ref in merged.at(point))
@@ -87,10 +87,10 @@ def _judge(name: str, ours: set[str], at_bind: set[str]) -> Judge:
 class ExplainSnapshot:
     """Snapshot of explain, with a framework for each profile, by the profile's name.
 
-    ``frameworks``: run all filters that explain judges. Their plugins cannot write. ``deciding``: snapshot of the
-    decisions. ``max_age``: seconds without contact to a kind after which its plugins are not judged. ``saved_at``:
-    seconds since 1970 at which a saved cluster was written. A ``cluster`` other than ``deciding`` is filled by
-    ``feed``, which is started and stopped here.
+    ``resolved``: the profiles with all plugins that explain runs. ``frameworks``: run all filters that explain judges.
+    Their plugins cannot write. ``deciding``: snapshot of the decisions. ``max_age``: seconds without contact to a kind
+    after which its plugins are not judged. ``saved_at``: seconds since 1970 at which a saved cluster was written. A
+    ``cluster`` other than ``deciding`` is filled by ``feed``, which is started and stopped here.
     """
 
     def __init__(
@@ -100,6 +100,7 @@ class ExplainSnapshot:
         frameworks: Mapping[str, Framework],
         profiles: Mapping[str, ExplainedProfile],
         *,
+        resolved: Mapping[str, ResolvedProfile],
         deciding: Cluster,
         deciding_feed: Feed,
         max_age: float,
@@ -107,6 +108,7 @@ class ExplainSnapshot:
     ) -> None:
         self.cluster = cluster
         self.frameworks = frameworks
+        self.resolved = resolved
         self._saved_at = saved_at
         self._feed = feed
         self._profiles = profiles
@@ -187,6 +189,11 @@ class ExplainSnapshot:
             if state.age > self._max_age:
                 return f"the snapshot of explain is too old: {guessed_plural(kind)}: no contact for {state.age:.0f} s"
         return ""
+
+    def is_listed(self) -> bool:
+        """Return True if all pods and nodes were listed, even if long ago."""
+        states = self._feed.states()
+        return all(states[repr(kind)].synced for kind in (PODS, NODES))
 
     def age(self) -> float:
         """Return the seconds since the last contact to pods or to nodes, whichever is longer ago."""

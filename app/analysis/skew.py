@@ -7,10 +7,9 @@ controller. The counts are those of PodTopologySpread, in short steps.
 from __future__ import annotations
 
 import asyncio
-import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from time import thread_time
 from typing import Final
@@ -18,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from app.analysis.pods_by_labels import PodsByLabels
+from app.analysis.removal import removed_first
 from app.analysis.spread_blocks import SPREAD
 from app.analysis.workloads import workload_of
 from app.framework.explanation import DomainLimit
@@ -57,7 +57,6 @@ MOST_SERIES: Final = 200
 
 _MOST_KEYS: Final = 16
 _STEP: Final = 512
-_ORDINAL: Final = re.compile(r"-([0-9]+)$")
 
 Key = tuple[str, str, str, tuple[TopologySpreadConstraint, ...]]
 """Namespace, kind and name of a workload, and its constraints."""
@@ -267,7 +266,7 @@ class Skews:
             limits = await decide_prepared(partial(self._limits, framework, newest))
         except PluginError:
             return []  # the guard has logged the fault
-        first = removed_first(key[1], pods)
+        first = removed_first(key[1], pods, datetime.now(UTC))
         await yield_to_loop()
         return [_skew_of(key, limit, len(pods), first) for limit in limits]
 
@@ -321,26 +320,3 @@ def _skew_of(key: Key, limit: DomainLimit, pods: int, first: str) -> WorkloadSke
         len(limit.pods),
         first,
     )
-
-
-def removed_first(kind: str, pods: Sequence[Pod]) -> str:
-    """Return the name of the pod that a scale-down removes first; empty if the kind has no such order.
-
-    A ReplicaSet removes pods without a node first, then pods on nodes with many of its pods, then the newest. It also
-    looks at readiness, restarts and deletion costs, which the snapshot does not have. A StatefulSet removes the pod
-    with the highest ordinal.
-    """
-    if kind == "StatefulSet":
-        return max(pods, key=_ordinal).name
-    if kind not in ("Deployment", "ReplicaSet", "ReplicationController"):
-        return ""
-    on_node: Mapping[str, int] = Counter(it.node_name for it in pods)
-    placed = [it for it in pods if it.node_name]
-    if len(placed) < len(pods):
-        return max((it for it in pods if not it.node_name), key=lambda it: it.created).name
-    return max(placed, key=lambda it: (on_node[it.node_name], it.created)).name
-
-
-def _ordinal(pod: Pod) -> int:
-    ordinal = _ORDINAL.search(pod.name)
-    return int(ordinal[1]) if ordinal else -1

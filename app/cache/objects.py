@@ -96,6 +96,10 @@ class ObjectStore:
         for namespace in tuple(namespaces):
             yield from ((namespace, name) for name in tuple(namespaces.get(namespace, ())))
 
+    def kinds(self) -> tuple[Kind[Any], ...]:
+        """Return the kinds of which there was an object."""
+        return tuple(self._objects)
+
     def count(self, kind: Kind[Any]) -> int:
         return sum(map(len, self._objects.get(kind, {}).values()))
 

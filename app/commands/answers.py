@@ -8,17 +8,19 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from app.commands.service import Pages
-from app.homes.drain_page import DrainPlan
 from app.homes.homes_page import HomesPage
+from app.whatif.drain_models import DrainPlan
 from app.wire.explain_v1 import ExplainResponse, ExplanationList
 from app.wire.pending_v1 import PendingPodList
 from app.wire.skew_v1 import WorkloadSkewList
+from app.wire.whatif_v1 import Simulation
 
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "/api/v1/pending": PendingPodList,
     "/api/v1/skew": WorkloadSkewList,
     "/api/v1/homes": HomesPage,
-    "/api/v1/homes/drain": DrainPlan,
+    "/api/v1/drain": DrainPlan,
+    "/api/v1/simulate": Simulation,
 }
 _EXPLAIN: Final = "/api/v1/explain"
 _PARTS_OF_A_POD: Final = 2

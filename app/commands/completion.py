@@ -29,6 +29,7 @@ _SECONDS: Final = 2
 
 _COLLECTIONS: Final = {
     "node": "/api/v1/nodes",
+    "nodes": "/api/v1/nodes",
     "namespace": "/api/v1/namespaces",
     "homeport_namespace": "/api/v1/namespaces",
 }
@@ -81,11 +82,13 @@ def _known(
         return map(str, before.choices) if before.choices else _names(before.dest, given, last, names)
     if commands:
         return commands
-    positional = [it.dest for it in _actions(of) if not it.option_strings]
+    positional = [it for it in _actions(of) if not it.option_strings]
     number = sum(
         not word.startswith("-") and previous not in values for previous, word in zip(("", *given), given, strict=False)
     )
-    return _names(positional[number], given, last, names) if number < len(positional) else ()
+    if positional and positional[-1].nargs == "+":
+        number = min(number, len(positional) - 1)
+    return _names(positional[number].dest, given, last, names) if number < len(positional) else ()
 
 
 def _names(dest: str, given: Sequence[str], last: str, names: Callable[[str], Iterable[str]]) -> Iterable[str]:

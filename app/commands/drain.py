@@ -1,133 +1,163 @@
-"""``homeport homes drain NODE --dry-run``: lists homes on a node, where each pod would go, and which pods would wait.
+"""``homeport drain NODE…``: where the pods of nodes would go, which would wait, and which budgets block.
 
-The running Homeport computes the plan. It places the pods one after the other, and each placed pod takes resources of
-its node. The kubectl plugin for krew contains this module.
+The running Homeport computes the plan on a copy of its snapshot. The kubectl plugin for krew contains this module. So
+the module imports only the standard library, and modules that also import nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from app.commands import table
-from app.commands.home_list import PATH, Json, Output, name_of, named
-from app.commands.output import printable, structured
+from app.commands.home_list import named
+from app.commands.output import BAD, GOOD, coloured, printable, structured
+from app.commands.plan_lines import notes, spread_lines, waiting_lines
+from app.kube.names import shown
 
 if TYPE_CHECKING:
     from app.commands.service import Pages
 
-_SHOWN: Final = 3
-_COMPLETE: Final = "complete"
-_ROOM: Final = "NodeResourcesFit"
-_MOST_OTHERS: Final = 10
+PATH: Final = "/api/v1/drain"
+
+Json = Mapping[str, Any]
+
+_MOST_ROWS: Final = 20
+_MOST_PLACES: Final = 3
+_BAD: Final = {
+    "waiting": "{} would wait",
+    "blocked": "{} blocked by budgets",
+    "notJudged": "{} not judged",
+    "notReached": "{} not tried, because there was no time left",
+}
+"""Outcomes for which the exit code is 1, each with its text."""
 
 
-class PrintedDrain(NamedTuple):
-    """``text``: what to print. ``node_exists``: false if no node has the name. ``waits``: true if a pod would wait.
-
-    ``suggestion``: text that names similar nodes, for a node that does not exist.
-    """
-
-    text: str
-    node_exists: bool
-    waits: bool
-    suggestion: str
+def answered(pages: Pages, nodes: Sequence[str], *, keeps_cordoned: bool) -> Json:
+    """Return the plan of a drain. Raises ``CommandError`` if the request fails."""
+    return pages.post(PATH, {"nodes": [*nodes], "keepCordoned": keeps_cordoned})
 
 
-def plan(server: Pages, node: str, output: Output, *, headers: bool = True) -> PrintedDrain:
-    """Return what a drain of the node would do. Raises ``CommandError`` if the request fails.
-
-    A deleted node can be given too, because it can still be the home of pods.
-    """
-    answer = server.post(f"{PATH}/drain", {"node": node})
-    going = [it for it in answer["items"] if it["pod"] and it["podNode"] == node] + answer["others"]
-    waits = any(not it["goesTo"] for it in going)
-    return PrintedDrain(_text(answer, output, headers=headers), answer["known"], waits, answer.get("suggestion", ""))
+def waits(answer: Json) -> bool:
+    """Return true if a pod would wait, would not be evicted, or is not judged."""
+    return any(item[it] for item in answer["items"] for it in _BAD)
 
 
-def _text(answer: Json, output: Output, *, headers: bool) -> str:
+def unknown(answer: Json) -> str:
+    """Return the message about nodes that do not exist, each with similar names; empty if all exist."""
+    missing = (it for it in answer["items"] if not it["known"])
+    return "\n".join(f"there is no node {shown(it['node'])}{it['suggestion']}" for it in missing)
+
+
+def rendered(answer: Json, output: str, *, headers: bool = True) -> str:
+    """Return the text to print."""
     if output == "name":
-        return printable("\n".join(dict.fromkeys(name_of(it["owner"]) for it in answer["items"])))
+        pods = (f"pod/{it['pod']}" for item in answer["items"] for it in item["pods"])
+        return printable("\n".join(dict.fromkeys(pods)))
     text = structured(answer, output)
-    return printable("\n".join(rendered(answer, wide=output == "wide", headers=headers))) if text is None else text
+    return printable("\n".join(_lines(answer, wide=output == "wide", headers=headers))) if text is None else text
 
 
-def rendered(answer: Json, *, wide: bool, headers: bool = True) -> Iterator[str]:
-    """Yield the lines to print for an answer of ``/api/v1/homes/drain``. ``wide``: print all details."""
-    yield _first(answer)
-    if answer["items"]:
-        columns = ("namespace", "owner", "policy", "pod", "could run on", "then", *(("others refuse",) if wide else ()))
+def _lines(answer: Json, *, wide: bool, headers: bool) -> Iterator[str]:
+    items = answer["items"]
+    for number, item in enumerate(items, start=1):
+        if number > 1:
+            yield ""
+        yield _verdict(item)
+        yield from _pods(item, wide=wide, headers=headers)
+        yield from _budgets(item)
+        for group in item["waitingGroups"]:
+            yield ""
+            yield from waiting_lines(group)
+            if group["fitsAlone"]:
+                yield "  the other pods take its room: alone it would fit"
+        yield from spread_lines(item["spread"])
+        yield from _homes(item, headers=headers)
+        if number < len(items) and item["known"] and not answer["keepCordoned"]:
+            yield ""
+            yield f"{item['node']} is uncordoned before the next node is drained"
+            later = [f"{it['pod']} on {it['placedLater']}" for it in item["pods"] if it["placedLater"]]
+            if later:
+                yield f"pods that waited are then placed: {', '.join(later)}"
+    if not answer["budgetsJudged"]:
         yield ""
-        yield from table.lines(columns, [_row(it, wide=wide) for it in answer["items"]], headers=headers)
-    if answer["more"]:
-        yield f"and {answer['more']} more that are not listed"
-    yield from _others(answer, wide=wide)
-    if answer["items"] or answer["others"]:
+        yield "disruption budgets were not checked: no profile here reads them"
+    yield from notes(answer)
+
+
+def _verdict(item: Json) -> str:
+    if not item["known"]:
+        return f"{item['node']}: there is no such node; home of {len(item['homes']) + item['moreHomes']}"
+    leaving = len(item["pods"])
+    parts = [text.format(item[name]) for name, text in _BAD.items() if item[name]]
+    if item["lost"]:
+        parts.append(f"{item['lost']} lost, because no controller creates them again")
+    text = f"{item['node']}: {item['placed']} of {leaving} pods would be placed"
+    return coloured(", ".join((text, *parts)), BAD if any(item[it] for it in _BAD) else GOOD)
+
+
+def _pods(item: Json, *, wide: bool, headers: bool) -> Iterator[str]:
+    pods = sorted(item["pods"], key=lambda it: it["outcome"] == "placed")
+    if pods:
+        shown = pods if wide else pods[:_MOST_ROWS]
+        columns = ("namespace", "pod", "wave", "home", "then", *(("workload", "could run on") if wide else ()))
         yield ""
-        yield from _how(answer)
-
-
-def _first(answer: Json) -> str:
-    node, items = answer["node"], answer["items"]
-    homes = {(it["owner"]["namespace"], name_of(it["owner"])): it["node"] for it in items}
-    here = sum(it == node for it in homes.values())
-    unknown = "" if answer["known"] else " (there is no such node)"
-    return f"{node}{unknown}: home of {here}; {len(homes) - here} more run there"
-
-
-def _others(answer: Json, *, wide: bool) -> Iterator[str]:
-    """Yield lines about pods without a home: their number, and the pods that would wait. ``wide``: list all pods."""
-    others, lost = answer["others"], answer["lost"]
-    if others:
-        waiting = [it for it in others if not it["goesTo"]]
+        yield from table.lines(columns, [_row(it, wide=wide) for it in shown], headers=headers)
+        if len(shown) < len(pods):
+            yield f"and {len(pods) - len(shown)} more pods (-o wide lists all)"
+    if item["apart"]:
         yield ""
-        placed = len(others) - len(waiting)
-        yield f"pods without a home that would go too: {len(others)}; of these with a node to go to: {placed}"
-        shown = others if wide else waiting[:_MOST_OTHERS]
-        yield from (f"- {it['namespace']}/{it['pod']} {it['then']}{_because(it)}" for it in shown)
-        if not wide and len(waiting) > _MOST_OTHERS:
-            yield f"- and {len(waiting) - _MOST_OTHERS} more without one"
-        if answer["moreOthers"]:
-            yield f"- and {answer['moreOthers']} more that are not counted"
-    if lost:
-        yield ""
-        yield f"pods that no controller recreates: {lost}, not counted"
+        counts = Counter(it["why"] for it in item["apart"])
+        yield f"left alone: {', '.join(f'{count} {why}' for why, count in counts.items())}"
 
 
-def _because(pod: Json) -> str:
-    return f" ({pod['othersRefuse']})" if pod["othersRefuse"] and not pod["goesTo"] else ""
-
-
-def _how(answer: Json) -> Iterator[str]:
-    by = f" of profile {answer['profile']}" if answer["profile"] else ""
-    if answer["preset"] == _COMPLETE:
-        yield f"placed one after the other, by all rules of kube-scheduler{by}: what they need adds up"
-    else:
-        counted = " ".join(answer["counted"]) or "none"
-        yield f"placed one after the other, by the rules that Homeport has here: {counted}"
-    if answer["notCounted"]:
-        yield f"not counted: {' '.join(answer['notCounted'])}"
-    if _ROOM in answer["notCounted"]:
-        yield "free cpu, memory and pod capacity were not checked: only kube-scheduler checks them"
-
-
-def _row(item: Json, *, wide: bool) -> tuple[str, ...]:
-    owner = item["owner"]
+def _row(pod: Json, *, wide: bool) -> tuple[str, ...]:
+    home = pod["home"]
+    then = pod["then"] + (f"; evicts {', '.join(pod['victims'])}" if pod["victims"] else "")
+    if pod["preempted"]:
+        then = f"is evicted by preemption; {then}"
     cells = (
-        owner["namespace"],
-        f"{owner['kind']}/{named(owner)}",
-        item["policy"] or "-",
-        item["pod"] or "-",
-        _places(item["couldRunOn"], item["couldRunOnCount"], wide=wide),
-        item["then"],
+        pod["namespace"],
+        pod["pod"],
+        str(pod["wave"] or "-"),
+        "-" if home is None else f"{home['node'] or 'none'} ({home['policy'] or 'unknown'})",
+        then,
     )
-    return (*cells, item["othersRefuse"] or "-") if wide else cells
+    return (*cells, pod["workload"] or "-", _places(pod["couldRunOn"], pod["couldRunOnCount"])) if wide else cells
 
 
-def _places(nodes: Sequence[str] | None, count: int, *, wide: bool) -> str:
+def _places(nodes: Sequence[str] | None, count: int) -> str:
     if nodes is None:
         return "-"
-    if not nodes:
-        return "none"
-    shown = nodes if wide or count <= _SHOWN else nodes[:_SHOWN]
-    return " ".join(shown) + (f" and {count - len(shown)} more" if count > len(shown) else "")
+    more = count - len(nodes[:_MOST_PLACES])
+    return (" ".join(nodes[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")) or "none"
+
+
+def _budgets(item: Json) -> Iterator[str]:
+    """Yield the lines about budgets that block, or that let pods leave in several waves."""
+    lines = [*map(_budget, filter(lambda it: it["blocked"] or len(it["waves"]) > 1, item["budgets"]))]
+    if lines:
+        yield from ("", *lines)
+
+
+def _budget(budget: Json) -> str:
+    name = f"budget {budget['namespace']}/{budget['name']}"
+    text = f"{name}: {budget['disruptionsAllowed']} of its {budget['currentHealthy']} healthy pods can go at once"
+    if budget["waves"]:
+        text += f"; its pods leave in the waves {', '.join(map(str, budget['waves']))}"
+    return text + (f"; {budget['blocked']} are never evicted" if budget["blocked"] else "")
+
+
+def _homes(item: Json, *, headers: bool) -> Iterator[str]:
+    """Yield a table of the homes on the node whose pod does not run there."""
+    if item["homes"]:
+        yield ""
+        yield "homes here without a pod here:"
+        rows = [
+            (it["owner"]["namespace"], f"{it['owner']['kind']}/{named(it['owner'])}", it["policy"] or "-", it["then"])
+            for it in item["homes"]
+        ]
+        yield from table.lines(("namespace", "owner", "policy", "then"), rows, headers=headers)
+    if item["moreHomes"]:
+        yield f"and {item['moreHomes']} more homes"

@@ -34,6 +34,7 @@ class InProcess:
         defaults: Mapping[str, int],
         *,
         version: str,
+        progress: ProgressLine,
         load: Loader | None = None,
     ) -> None:
         """``load``: fills the snapshot; ``None`` reads the file ``settings.cluster``.
@@ -43,7 +44,9 @@ class InProcess:
         """
         self._runner = asyncio.Runner()  # keeps one event loop, because all requests must use the same event loop
         finalize(self, self._runner.close)
-        self._web = HomeportService(settings, specs, defaults, version=version, load=load).web()
+        service = HomeportService(settings, specs, defaults, version=version, load=load, progress=progress.show)
+        self._web = service.web()
+        self._progress = progress
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
@@ -58,15 +61,24 @@ class InProcess:
             async with httpx.AsyncClient(transport=httpx.ASGITransport(self._web), base_url=_BASE) as http:
                 return await http.request(method, path, **content)
 
-        return answered(path, self._runner.run(ask()))
+        try:
+            return answered(path, self._runner.run(ask()))
+        finally:
+            self._progress.clear()
 
 
 def of_file(
-    settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int], path: Path, *, version: str
+    settings: Settings,
+    specs: Iterable[PluginSpec[Any]],
+    defaults: Mapping[str, int],
+    path: Path,
+    progress: ProgressLine,
+    *,
+    version: str,
 ) -> InProcess:
     """Return the pages about a saved cluster. ``settings``: contain the profiles. Raises like ``InProcess``."""
     saved = Settings(cluster=str(path), profiles=settings.profiles)
-    return InProcess(saved, specs, defaults, version=version)
+    return InProcess(saved, specs, defaults, version=version, progress=progress)
 
 
 def of_cluster(
@@ -91,7 +103,7 @@ def of_cluster(
 
     listing = Settings(cluster="the listed cluster", profiles=settings.profiles)
     try:
-        return InProcess(listing, specs, defaults, version=version, load=load)
+        return InProcess(listing, specs, defaults, version=version, progress=progress, load=load)
     except ListingError as error:
         raise CommandError(str(error)) from error
     finally:

@@ -29,7 +29,6 @@ examples:
   {prog} homes -A --orphaned                      homes whose node or owner is gone
   {prog} homes move vm/db01 node-b3 -n machines   make node-b3 the home of db01
   {prog} homes release sts/db/0                   let pod 0 of StatefulSet db start anywhere
-  {prog} drain node-b2                            homes on node-b2, and where their pods would go
 
 flags that select homes: {prog} homes list -h
 """
@@ -57,7 +56,8 @@ def add_questions(commands: Any, prog: str) -> None:
     _add_pending(commands)
     _add_skew(commands)
     _add_homes(commands, prog)
-    _add_drain(commands.add_parser("drain", **_DRAIN))
+    _add_drain(commands, prog)
+    _add_simulate(commands, prog)
     _add_lint(commands, prog)
 
 
@@ -131,7 +131,6 @@ def _add_homes(commands: Any, prog: str) -> None:
     move.add_argument("--force", action="store_true", help="do not check that the node exists")
     _add_change(actions, "release", "remove the home; the next first bind creates one")
     _add_change(actions, "keep", "make the pod's current node its home")
-    _add_drain(actions.add_parser("drain", **_DRAIN))
 
 
 def _add_list(actions: Any) -> None:
@@ -161,19 +160,63 @@ def _add_change(actions: Any, name: str, help_text: str) -> argparse.ArgumentPar
     return parser
 
 
-_DRAIN: Final = {
-    "help": "list homes on a node, where their pods would go, and which pods would wait",
-    "description": "Show where the pods that run on a node or have their home there would go, and which would wait. "
-    "Homeport evicts no pods. Exit code 1: a pod would wait.",
-}
+_DRAIN_EPILOG: Final = """\
+examples:
+  {prog} drain node-b2                            where the pods of a node would go, and which would wait
+  {prog} drain node-b2 node-b3 node-b4            a rolling upgrade: each node is uncordoned before the next is drained
+  {prog} drain node-b2 node-b3 --keep-cordoned    like kubectl drain: both are cordoned first
+
+exit code: 0 if all pods would be placed, 1 if one would wait or a budget blocks, 2 for wrong usage, 3 if there is no
+answer or no such node
+"""
 
 
-def _add_drain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("node", metavar="NODE", help="node to be drained")
+def _add_drain(commands: Any, prog: str) -> None:
+    parser = commands.add_parser(
+        "drain",
+        help="show where the pods of nodes would go, which would wait, and which budgets block",
+        description="Drain nodes one after the other on a copy of the cluster: evict their pods in waves, as the "
+        "budgets allow, and place new pods by whole scheduling cycles. Homeport evicts no pods.",
+        epilog=_DRAIN_EPILOG.format(prog=prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("nodes", nargs="+", metavar="NODE", help="node to be drained")
+    parser.add_argument("--keep-cordoned", action="store_true", help="cordon all nodes first, and uncordon none")
     parser.add_argument("--dry-run", action="store_true", help="accepted for kubectl's sake: it is always a dry run")
     _add_output(parser, LIST_FORMATS)
     _add_source(parser)
     parser.set_defaults(run="drain")
+
+
+_SIMULATE_EPILOG: Final = """\
+examples:
+  {prog} simulate web.yaml                        where the pods of a manifest would go
+  helm template chart | {prog} simulate -         a rendered chart
+  {prog} simulate scale deploy/web=12 -n shop     a workload with 12 replicas
+  {prog} simulate big.yaml --preempt              also evict pods of lower priority
+
+exit code: 0 if all pods would be placed, 1 if one would wait, 2 for wrong usage or manifests, 3 if there is no answer
+"""
+
+
+def _add_simulate(commands: Any, prog: str) -> None:
+    parser = commands.add_parser(
+        "simulate",
+        help="show where the pods of manifests, or of a scaled workload, would go",
+        description="Place the pods one after the other by whole scheduling cycles on a copy of the cluster, and print "
+        "the nodes, the pods that would wait, and the spread before and after. Nothing is written to the cluster.",
+        epilog=_SIMULATE_EPILOG.format(prog=prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "given", nargs="*", metavar="FILE", help="manifest, folder, - for standard input, or scale KIND/NAME=REPLICAS"
+    )
+    parser.add_argument("-f", "--filename", dest="files", action="append", default=[], help="like FILE")
+    parser.add_argument("--preempt", action="store_true", help="evict the victims of preemption in the simulation")
+    _add_namespace(parser, "namespace of objects without one, and of the workload")
+    _add_output(parser, TEXT_FORMATS)
+    _add_source(parser)
+    parser.set_defaults(run="simulate")
 
 
 _LINT_EPILOG: Final = """\

@@ -1,6 +1,6 @@
 """Commands that ask about a cluster. Each prints the answer and returns the exit code.
 
-The exit code of ``explain`` and ``drain`` is 1 if a pod waits or would wait, else 0. That of lists is 0.
+The exit code of ``explain``, ``drain`` and ``simulate`` is 1 if a pod waits or would wait, else 0. That of lists is 0.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from app.commands import drain, explain, home_list, homes, pending, skew
+from app.commands import drain, explain, home_list, homes, pending, simulate, skew
 from app.commands.output import printable, structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
@@ -187,14 +187,24 @@ def run_keep(arguments: argparse.Namespace, ask: Ask) -> int:
 
 
 def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
-    if not arguments.node:
+    if not all(arguments.nodes):
         raise UsageError("the name of the node is empty")
-    planned = drain.plan(ask(), arguments.node, arguments.output, headers=not arguments.no_headers)
-    if planned.text:
-        print(planned.text)  # noqa: T201  # the answer of the command
-    if not planned.node_exists:
-        raise CommandError(f"there is no node {shown(arguments.node)}{planned.suggestion}")
-    return WAITS if planned.waits else 0
+    answer = drain.answered(ask(), arguments.nodes, keeps_cordoned=arguments.keep_cordoned)
+    if text := drain.rendered(answer, arguments.output, headers=not arguments.no_headers):
+        print(text)  # noqa: T201  # the answer of the command
+    if missing := drain.unknown(answer):
+        raise CommandError(missing)
+    return WAITS if drain.waits(answer) else 0
+
+
+def run_simulate(arguments: argparse.Namespace, ask: Ask) -> int:
+    namespace = _namespace(arguments)
+    given = [*arguments.files, *arguments.given]
+    if not given:
+        raise UsageError("nothing to simulate: give a file, a folder, - for input, or scale KIND/NAME=REPLICAS")
+    answer = simulate.answered(ask(), given, namespace, preempts=arguments.preempt)
+    print(printable(simulate.rendered(answer, arguments.output)))  # noqa: T201  # the answer of the command
+    return WAITS if simulate.waits(answer) else 0
 
 
 def _selector(arguments: argparse.Namespace) -> str:
@@ -226,5 +236,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "homes release": run_release,
     "homes keep": run_keep,
     "drain": run_drain,
+    "simulate": run_simulate,
 }
 """Function of each command, by the name that the parser stores as ``run``."""

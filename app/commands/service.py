@@ -11,8 +11,16 @@ import httpx
 from msgspec import Struct
 
 from app.server.failures import NOT_SERVED, FailureStatus, sentence
+from app.server.pages import WHAT_IFS
 
 _SECONDS: Final = 20.0
+_WHAT_IF_SECONDS: Final = 70.0
+
+
+def seconds_for(path: str) -> float:
+    """Return the time limit of a request in seconds. A what-if can take a minute."""
+    return _WHAT_IF_SECONDS if path in WHAT_IFS else _SECONDS
+
 
 SERVERS: Final = ("http://127.0.0.1:8888", "http://127.0.0.1:8889")
 """Default URLs of the pages: the default port of the verbs, then the operator port of the examples and the chart."""
@@ -77,7 +85,9 @@ class Server(Struct, frozen=True):
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
         url = f"{self.url.rstrip('/')}{path}"
         try:
-            answer = httpx.request(method, url, **content, timeout=_SECONDS, verify=_tls(self), trust_env=False)
+            answer = httpx.request(
+                method, url, **content, timeout=seconds_for(path), verify=_tls(self), trust_env=False
+            )
         except httpx.HTTPError as error:
             raise PageNotServed(f"{url}: {error}") from None
         except (httpx.InvalidURL, OSError) as error:

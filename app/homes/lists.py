@@ -59,6 +59,12 @@ class HomeLists:
             ]
 
 
+def share_memory(framework: Framework, deciding: Framework) -> None:
+    """Let the plugins of ``framework`` that keep homes use what those of ``deciding`` remember. See ``HomesPlugin``."""
+    for name, plugin in _keeping(deciding):
+        framework.plugins[name].share_memory(plugin)
+
+
 def _keeping(framework: Framework) -> list[tuple[str, HomesPlugin]]:
     return [(name, it) for name, it in framework.plugins.items() if declares(type(it), HomesPlugin)]
 

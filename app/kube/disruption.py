@@ -1,4 +1,4 @@
-"""Fields of a pod that preemption reads: whether it can preempt, its start time, and whether it is being preempted.
+"""Fields of a pod that preemption and evictions read: start time, readiness, and whether it can or does preempt.
 
 These fields are an optional part of a pod. They are stored outside the spec, because the pods of a workload share one
 spec but start at different times.
@@ -18,21 +18,26 @@ Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
 
 _NEVER: Final = "Never"
 _DISRUPTION_TARGET: Final = "DisruptionTarget"
+_READY: Final = "Ready"
+_PENDING: Final = "Pending"
 _TRUE: Final = "True"
 _BY_SCHEDULER: Final = "PreemptionByScheduler"
 
 
 class Disruption(Struct, frozen=True, gc=False):
-    """Fields of a pod that preemption reads.
+    """Fields of a pod that preemption and evictions read.
 
     ``never_preempts`` is true if the ``preemptionPolicy`` is Never. ``started`` is ``status.startTime`` (Unix time);
     ``None`` until a kubelet has accepted the pod. ``preempted`` is true if the condition DisruptionTarget is True with
-    reason PreemptionByScheduler.
+    reason PreemptionByScheduler. ``ready`` is true if the condition Ready is True. ``pending`` is true in the phase
+    Pending.
     """
 
     never_preempts: bool = False
     started: float | None = None
     preempted: bool = False
+    ready: bool = False
+    pending: bool = False
 
 
 NO_DISRUPTION: Final = Disruption()
@@ -47,16 +52,19 @@ class SpecObject(Protocol):
 class StatusObject(Protocol):
     """Fields of ``status`` that ``disruption_of`` reads."""
 
+    phase: str | None
     start_time: Time | None
     conditions: Raw
 
 
 def disruption_of(spec: SpecObject, status: StatusObject) -> Disruption:
-    """Return the preemption fields of a pod; ``NO_DISRUPTION`` itself if all have their defaults."""
+    """Return these fields of a pod; ``NO_DISRUPTION`` itself if all have their defaults."""
     disruption = Disruption(
         spec.preemption_policy == _NEVER,
         None if status.start_time is None else status.start_time.timestamp(),
         _is_preempted(status.conditions),
+        condition_of(status.conditions, _READY).status == _TRUE,
+        status.phase == _PENDING,
     )
     return NO_DISRUPTION if disruption == NO_DISRUPTION else disruption
 

@@ -14,6 +14,7 @@ from app.kube.kubevirt_v1 import VirtualMachineInstance, decode_instance
 from app.kube.meta_v1 import ObjectKey, OwnerReference, PartialObject, decode_partial
 from app.kube.persistent_volumes import PersistentVolume, PersistentVolumeClaim, decode_claim, decode_volume
 from app.kube.policy_v1 import PodDisruptionBudget, decode_budget
+from app.kube.priority_classes import PriorityClass, decode_priority_class
 from app.kube.resource_claims import decode_resource_claim
 from app.kube.resource_slices import decode_device_class, decode_slice
 from app.kube.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
@@ -94,6 +95,7 @@ REPLICATION_CONTROLLERS: Final[Kind[Service]] = Kind("v1", "ReplicationControlle
 REPLICA_SETS: Final[Kind[Workload]] = Kind("apps/v1", "ReplicaSet", decode_workload)
 STATEFUL_SETS: Final[Kind[Workload]] = Kind("apps/v1", "StatefulSet", decode_workload)
 POD_DISRUPTION_BUDGETS: Final[Kind[PodDisruptionBudget]] = Kind("policy/v1", "PodDisruptionBudget", decode_budget)
+PRIORITY_CLASSES: Final[Kind[PriorityClass]] = Kind("scheduling.k8s.io/v1", "PriorityClass", decode_priority_class)
 VIRTUAL_MACHINE_INSTANCES: Final[Kind[VirtualMachineInstance]] = Kind(
     "kubevirt.io/v1", "VirtualMachineInstance", decode_instance
 )

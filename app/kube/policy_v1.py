@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets, reduced to the fields that preemption reads."""
+"""PodDisruptionBudgets, reduced to the fields that preemption and the Eviction API read."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ MOST_DISRUPTED: Final = 2000
 _LARGEST_DISRUPTED: Final = 1 << 20
 """Maximum bytes of ``status.disruptedPods``: about twice the size of ``MOST_DISRUPTED`` names of maximum length."""
 
+_ALWAYS_ALLOW: Final = "AlwaysAllow"
+
 _Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class PodDisruptionBudget(Struct, frozen=True, gc=False):
-    """PodDisruptionBudget. If its selector is null, empty or invalid, ``selector`` is ``None`` and selects no pod.
+    """PodDisruptionBudget. If its selector is null, empty or invalid, ``selector`` is ``None``.
 
-    An oversized selector is replaced by one that selects every pod of the namespace, so that no protected pod is
-    missed. ``disrupted_pods`` are the names of pods that are already being evicted.
+    Preemption takes an empty selector as one that selects no pod. For the Eviction API it selects every pod of the
+    namespace; then ``guards_all`` is true. ``allows_unready``: the policy for unhealthy pods is AlwaysAllow. An
+    oversized selector is replaced by one that selects every pod of the namespace, so that no protected pod is missed.
+    ``disrupted_pods`` are the names of pods that are already being evicted.
     """
 
     namespace: str
@@ -36,23 +40,34 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
     selector: Selector | None
     disruptions_allowed: int
     disrupted_pods: frozenset[str] = frozenset()
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    allows_unready: bool = False
+    guards_all: bool = False
 
     @property
     def key(self) -> ObjectKey:
         return (self.namespace, self.name)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the budget protects a pod of its namespace with these labels; ``False`` without labels."""
+        """Return whether preemption counts a pod of the namespace with these labels; ``False`` without labels."""
         return bool(labels) and self.selector is not None and self.selector.matches(labels)
 
+    def guards(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the Eviction API checks the budget before it evicts such a pod of the namespace."""
+        return self.guards_all or (self.selector is not None and self.selector.matches(labels))
 
-class _BudgetSpecObject(Struct):
+
+class _BudgetSpecObject(Struct, rename="camel"):
     selector: Raw = Raw()
+    unhealthy_pod_eviction_policy: str | None = None
 
 
 class _BudgetStatusObject(Struct, rename="camel"):
     disruptions_allowed: _Int32 | None = None
     disrupted_pods: Raw = Raw()
+    current_healthy: _Int32 | None = None
+    desired_healthy: _Int32 | None = None
 
 
 class _BudgetObject(Struct):
@@ -65,22 +80,23 @@ _DECODER: Final = Decoder[_BudgetObject](_BudgetObject)
 _DISRUPTED: Final[Decoder[dict[str, Raw] | None]] = Decoder(dict[str, Raw] | None)
 
 
-def _parse_selector(data: bytes) -> Selector | None:
+def _parse_selector(data: bytes) -> tuple[Selector | None, bool]:
+    """Return the selector, and whether it is empty."""
     try:
         selector = decode_selector(data)
     except InvalidSelector:
-        return None
-    return None if selector == EVERYTHING else selector
+        return None, False
+    return (None, True) if selector == EVERYTHING else (selector, False)
 
 
 _selector_of: Final = shared("spec.selector", _parse_selector)
 
 
-def _selector(raw: Raw) -> Selector | None:
+def _selector(raw: Raw) -> tuple[Selector | None, bool]:
     try:
         return _selector_of(raw)
     except Oversized:
-        return EVERYTHING
+        return EVERYTHING, False
 
 
 def _disrupted(raw: Raw) -> frozenset[str]:
@@ -97,13 +113,18 @@ def _disrupted(raw: Raw) -> frozenset[str]:
 def decode_budget(raw: bytes | Raw) -> PodDisruptionBudget:
     """Decode one PodDisruptionBudget. Raises ``msgspec.DecodeError``."""
     budget = _DECODER.decode(raw)
-    meta, status = budget.metadata, budget.status or _BudgetStatusObject()
+    meta, spec, status = budget.metadata, budget.spec or _BudgetSpecObject(), budget.status or _BudgetStatusObject()
+    selector, is_empty = _selector(spec.selector)
     return PodDisruptionBudget(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
         uid=meta.uid or "",
         resource_version=meta.resource_version or "",
-        selector=_selector(budget.spec.selector) if budget.spec else None,
+        selector=selector,
         disruptions_allowed=status.disruptions_allowed or 0,
         disrupted_pods=_disrupted(status.disrupted_pods),
+        current_healthy=status.current_healthy or 0,
+        desired_healthy=status.desired_healthy or 0,
+        allows_unready=spec.unhealthy_pod_eviction_policy == _ALWAYS_ALLOW,
+        guards_all=is_empty,
     )

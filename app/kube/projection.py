@@ -233,7 +233,10 @@ SCHEMAS: Final[Mapping[Kind[Any], Schema]] = {
     REPLICA_SETS: _WORKLOAD,
     STATEFUL_SETS: _WORKLOAD,
     POD_DISRUPTION_BUDGETS: PARTIAL
-    | _of(spec=_of(selector=_LABEL_SELECTOR), status=_of("disruptionsAllowed", disruptedPods=_MAP)),
+    | _of(
+        spec=_of("unhealthyPodEvictionPolicy", selector=_LABEL_SELECTOR),
+        status=_of("disruptionsAllowed currentHealthy desiredHealthy", disruptedPods=_MAP),
+    ),
     VIRTUAL_MACHINE_INSTANCES: PARTIAL | _of(status=_of("nodeName", migrationState=_of("sourceNode targetNode"))),
     PERSISTENT_VOLUME_CLAIMS: _CLAIM,
     PERSISTENT_VOLUMES: _PERSISTENT_VOLUME,

@@ -10,6 +10,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 
 from app.config.loading import API_VERSION, KIND, KUBE_SCHEDULER_KIND
+from app.config.manifest_fields import BadField
 from app.config.mistakes import NOTHING, Place, mistakes_in, value_at
 from app.config.profile import ANY, DEFAULT_PROFILES, Profile
 from app.config.settings import Settings
@@ -18,7 +19,6 @@ from app.kube.core_v1 import DEFAULT_SCHEDULER_NAME
 from app.kube.durations import BadDuration, duration, parse_duration
 from app.lint.manifests import ManifestObject
 from app.lint.rules import SHORT_GRACE, SPREAD_NOWHERE, SPREAD_TWICE, Mistaken, Severity
-from app.lint.workloads import BadField
 from app.runtime.profiles import ProfileErrors
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.runtime.resolving import resolve

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.config.manifest_fields import BadField
 from app.config.mistakes import meant, written
 from app.kube.core_v1 import DEFAULT_SCHEDULER_NAME
 from app.lint.configurations import is_homeport, is_scheduler, of_grace, of_pairing, pairings, scheduler_names
@@ -16,7 +17,7 @@ from app.lint.manifests import BrokenManifest, ManifestObject
 from app.lint.placement import of_placement, of_scheduler
 from app.lint.rules import RULES, LintFinding, LintRule, Mistaken, Need
 from app.lint.templates import of_template
-from app.lint.workloads import BadField, LintedWorkload, has_template, workload_of
+from app.lint.workloads import LintedWorkload, has_template, workload_of
 from app.runtime.registry import Registry
 
 _IDS: Final = tuple(it.id for it in RULES)

@@ -10,13 +10,14 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
+from app.config.manifest_fields import BadField
 from app.config.mistakes import written
 from app.homes.protocol import POLICY
 from app.kube.core_v1 import Pod
 from app.kube.decoding import Decoder
 from app.kube.kinds import PODS, Kind
 from app.lint.manifests import BrokenManifest, ManifestObject, ReadManifests, configurations_in
-from app.lint.workloads import IGNORE, KINDS, BadField, LintedWorkload, workload_of
+from app.lint.workloads import IGNORE, KINDS, LintedWorkload, workload_of
 
 _JSON: Final[Decoder[Any]] = Decoder(Any)
 _HASH: Final = "pod-template-hash"

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
+from app.config.manifest_fields import BadField, explained, mapping_at, number_at, text_at
 from app.config.mistakes import NOTHING, Place, value_at
 from app.homes.protocol import POLICY
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import SPREAD, Pod, TopologySpreadConstraint
 from app.kube.extras import Extra
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
+from app.whatif.launchers import launcher_volumes
 
 IGNORE: Final = f"{ANNOTATION_DOMAIN}ignore"
 """Annotation of an object with the ids of rules that must not be applied to it, separated by commas."""
@@ -47,29 +48,6 @@ _REPLICAS: Final[Mapping[str, Place]] = {
 }
 _LAUNCHER: Final = {"kubevirt.io": "virt-launcher"}
 """Label that KubeVirt adds to the pods of a VirtualMachine."""
-
-_ERROR: Final = re.compile(r"(?:(?P<field>[a-z][\w.]*): )?(?P<text>.+?)(?: - at `\$(?P<path>.*)`)?")
-_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
-_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
-    "str": str,
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "array": list,
-    "object": dict,
-    "null": type(None),
-}
-"""Python types by the names of JSON types in msgspec's messages."""
-
-_MAPPING: Final = "must be a mapping"
-
-
-class BadField(ValueError):
-    """Raised if the field at ``place`` of an object has a value that Kubernetes does not accept."""
-
-    def __init__(self, place: Place, message: str) -> None:
-        super().__init__(message)
-        self.place = place
 
 
 class LintedWorkload(Struct, frozen=True):
@@ -123,23 +101,23 @@ def workload_of(document: Mapping[str, Any]) -> LintedWorkload:
     """Decode an object with a pod template. Raises ``BadField``."""
     kind = str(document["kind"])
     template = _TEMPLATES[str(document["apiVersion"]), kind]
-    metadata = _mapping(document, ("metadata",))
+    metadata = mapping_at(document, ("metadata",))
     name = metadata.get("name") or metadata.get("generateName")
     if not isinstance(name, str):
         raise BadField(("metadata", "name"), "must be a string" if name else "is missing")
-    namespace = _text(document, ("metadata", "namespace"))
-    annotations = {it: _mapping(document, (*it, "annotations")) for it in (("metadata",), (*template, "metadata"))}
+    namespace = text_at(document, ("metadata", "namespace"))
+    annotations = {it: mapping_at(document, (*it, "annotations")) for it in (("metadata",), (*template, "metadata"))}
     return LintedWorkload(
         kind=kind,
         namespace=namespace,
         name=name,
-        uid=_text(document, ("metadata", "uid")),
+        uid=text_at(document, ("metadata", "uid")),
         pod=_pod(document, template, kind, name, namespace),
         template=template,
         replicas=_replicas(document, kind),
         rolls=_rolls(document, kind),
         claims=tuple(_claim_names(document)),
-        first_ordinal=_number(document, ("spec", "ordinals", "start"), 0) if kind == "StatefulSet" else 0,
+        first_ordinal=number_at(document, ("spec", "ordinals", "start"), 0) if kind == "StatefulSet" else 0,
         policies={
             (*place, "annotations", POLICY): str(found[POLICY])
             for place, found in annotations.items()
@@ -155,16 +133,16 @@ def workload_of(document: Mapping[str, Any]) -> LintedWorkload:
 def _pod(document: Mapping[str, Any], template: Place, kind: str, name: str, namespace: str) -> Pod | None:
     if value_at(document, (*template, "spec")) in (NOTHING, None):
         return None
-    metadata, spec = _mapping(document, (*template, "metadata")), _mapping(document, (*template, "spec"))
+    metadata, spec = mapping_at(document, (*template, "metadata")), mapping_at(document, (*template, "spec"))
     identity = {"name": name, "namespace": namespace or None}
     if kind == "VirtualMachine":
-        metadata = {**metadata, "labels": {**_LAUNCHER, **_mapping(document, (*template, "metadata", "labels"))}}
+        metadata = {**metadata, "labels": {**_LAUNCHER, **mapping_at(document, (*template, "metadata", "labels"))}}
         spec = {**spec, "volumes": list(_launcher_volumes(spec))}
     pod = {"metadata": {**metadata, **identity}, "spec": spec}
     try:
         decoded = CORE.decode_pod(msgspec.json.encode(pod))
     except msgspec.DecodeError as error:
-        place, message = _explained(str(error), pod)
+        place, message = explained(str(error), pod)
         raise BadField((*template, *place), message) from None
     except (TypeError, RecursionError) as error:
         raise BadField((*template, "spec"), str(error)) from None
@@ -176,81 +154,11 @@ def _pod(document: Mapping[str, Any], template: Place, kind: str, name: str, nam
 
 
 def _launcher_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the volumes of a VirtualMachine. A DataVolume has a claim of the same name."""
-    volumes = spec.get("volumes")
-    if not isinstance(volumes, list | None):
-        raise BadField((*_TEMPLATE, "spec", "volumes"), "must be a list")
-    for volume in volumes or ():
-        source = volume.get("dataVolume") if isinstance(volume, dict) else None
-        if isinstance(source, dict):
-            yield {"name": volume.get("name"), "persistentVolumeClaim": {"claimName": source.get("name")}}
-        else:
-            yield volume
-
-
-def _explained(error: str, pod: Mapping[str, Any]) -> tuple[Place, str]:
-    """Return the path of the wrong field in a pod, and the text, from the message of a decoder."""
-    parts = _ERROR.fullmatch(error)
-    if parts is None:
-        return (), error
-    field = tuple((parts["field"] or "").split(".")) if parts["field"] else ()
-    steps = [int(number) if number.isdigit() else key or number for key, number in _STEP.findall(parts["path"] or "")]
-    got = re.search(r"got `(\w+)`", parts["text"])
-    wanted = _TYPES.get(got[1]) if got else None
-    text = parts["text"].replace("`", "").replace(" | null", "")
-    place = _search(value_at(pod, field), steps, wanted, deeper=True) if field else _search(pod, steps, wanted)
-    return (*field, *(place or ())), text[:1].lower() + text[1:]
-
-
-def _search(value: Any, steps: list[str | int], wanted: Any, *, deeper: bool = False) -> Place | None:
-    """Return the first path that ends with ``steps`` at a value of the ``wanted`` type.
-
-    The step ``...`` means any key or index. With ``deeper``, ``steps`` can begin at any level of ``value``.
-    """
-    if not steps:
-        return () if wanted is None or type(value) is wanted else None
-    children = (
-        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
-    )
-    for key, child in children:
-        if steps[0] in (key, "..."):
-            rest = _search(child, steps[1:], wanted)
-            if rest is not None:
-                return (key, *rest)
-    for key, child in children if deeper else ():
-        rest = _search(child, steps, wanted, deeper=True)
-        if rest is not None:
-            return (key, *rest)
-    return None
-
-
-def _mapping(document: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return the mapping at a path, empty if it is absent. Raises ``BadField`` if there is another value."""
-    for depth in range(1, len(place) + 1):
-        value = value_at(document, place[:depth])
-        if value in (NOTHING, None):
-            return {}
-        if not isinstance(value, dict):
-            raise BadField(place[:depth], _MAPPING)
-    return dict(value_at(document, place))
-
-
-def _text(document: Mapping[str, Any], place: Place) -> str:
-    value = value_at(document, place)
-    if value in (NOTHING, None):
-        return ""
-    if not isinstance(value, str):
-        raise BadField(place, "must be a string")
-    return value
-
-
-def _number(document: Mapping[str, Any], place: Place, default: int) -> int:
-    value = value_at(document, place)
-    if value in (NOTHING, None):
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadField(place, "must be a whole number, 0 or more")
-    return value
+    """Yield the volumes of a VirtualMachine's launcher pod. Raises ``BadField``."""
+    try:
+        yield from launcher_volumes(spec)
+    except BadField as error:
+        raise BadField((*_TEMPLATE, "spec", *error.place), str(error)) from None
 
 
 def _replicas(document: Mapping[str, Any], kind: str) -> int | None:
@@ -259,9 +167,9 @@ def _replicas(document: Mapping[str, Any], kind: str) -> int | None:
     place = _REPLICAS.get(kind)
     if place is None:
         return 1
-    replicas = _number(document, place, 1)
+    replicas = number_at(document, place, 1)
     if place[-1] == "parallelism":  # a Job runs no more pods at once than it needs completions
-        return min(replicas, _number(document, (*place[:-1], "completions"), replicas))
+        return min(replicas, number_at(document, (*place[:-1], "completions"), replicas))
     return replicas
 
 
@@ -274,7 +182,7 @@ def _rolls(document: Mapping[str, Any], kind: str) -> bool:
 def _claim_names(document: Mapping[str, Any]) -> Iterator[str]:
     templates = value_at(document, ("spec", "volumeClaimTemplates"))
     for number in range(len(templates) if isinstance(templates, list) else 0):
-        yield _text(document, ("spec", "volumeClaimTemplates", number, "metadata", "name"))
+        yield text_at(document, ("spec", "volumeClaimTemplates", number, "metadata", "name"))
 
 
 def _controller(document: Mapping[str, Any]) -> tuple[str, str] | None:

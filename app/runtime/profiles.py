@@ -20,11 +20,14 @@ from app.framework.spec import Needs, PluginArgs, PluginSpec
 from app.framework.uses import Use
 from app.kube.core_decoding import CoreV1, core_v1
 from app.kube.kinds import Kind
-from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, POINT_METHODS, Registry
+from app.runtime.registry import POINT_METHODS
 from app.runtime.slots import declares, overrides
 
 DECIDING: Final = ("preFilter", "filter")
 """Extension points that determine which nodes a pod can use."""
+
+CHOOSING: Final = ("preEnqueue", *DECIDING, "postFilter", "preScore", "score")
+"""Extension points that determine whether a pod gets a node, and which one."""
 
 EVERY_PLUGIN: Final = "*"
 """Name in ``disabled`` that stands for all plugins."""
@@ -47,8 +50,9 @@ class ResolvedProfile(Struct, frozen=True):
     ``place``: path of the profile in the document. ``absent``: enabled in-tree plugins that run only in the scheduler.
     ``bind_recheck``: plugins named for the check before a bind. ``at_most``: maximum number of nodes in a lean answer
     (an answer of a path below ``/lean``), 0 for all. ``pick``: True if a lean answer names only the best node.
-    ``not_judged``: filters of kube-scheduler's default profile that this profile does not run. ``lacking``: those
-    plugins of ``not_judged`` that are registered here.
+    ``not_judged``: filters of kube-scheduler's default profile that this profile does not run. ``lacking``: registered
+    plugins of that profile, each with its weight there, that this profile does not run at all their points of
+    ``CHOOSING``.
     """
 
     place: Place
@@ -65,7 +69,7 @@ class ResolvedProfile(Struct, frozen=True):
     at_most: int = 0
     pick: bool = False
     not_judged: tuple[str, ...] = ()
-    lacking: Mapping[str, PluginSpec[Any]] = {}
+    lacking: Mapping[str, tuple[PluginSpec[Any], int]] = {}
 
     def at(self, point: str) -> tuple[PluginRef, ...]:
         """Return the plugins at an extension point, in order.
@@ -99,20 +103,21 @@ class ResolvedProfile(Struct, frozen=True):
         names = [it for it in self.bind_recheck if it not in runs and has_point(self.specs[it], point)]
         return tuple(PluginRef(name=name) for name in names)
 
-    def with_default_filters(self) -> ResolvedProfile:
-        """Return a profile with more filters: the plugins in ``lacking`` and those in ``bind_recheck``.
+    def with_defaults(self) -> ResolvedProfile:
+        """Return a profile with more plugins: those in ``lacking`` and those in ``bind_recheck``.
 
-        The added plugins run after the profile's own, at PreFilter, Filter, PreScore and Score. Plugins in ``lacking``
-        get their default arguments.
+        The added plugins run after the profile's own, and only at the points of ``CHOOSING``. Plugins in ``lacking``
+        get their default weights, and their default arguments unless the profile has arguments for them.
         """
-        specs = {**self.lacking, **self.specs}
+        specs = {**{name: spec for name, (spec, _) in self.lacking.items()}, **self.specs}
+        weights = {name: weight for name, (_, weight) in self.lacking.items()}
         points = dict(self.points)
-        for point in (*DECIDING, "preScore", "score"):
+        for point in CHOOSING:
             runs = {ref.name for ref in self.at(point)}
             names = [it for it in dict.fromkeys((*self.lacking, *self.bind_recheck)) if it not in runs]
-            added = tuple(PluginRef(name=it) for it in names if has_point(specs[it], point))
+            added = tuple(PluginRef(name=it, weight=weights.get(it, 0)) for it in names if has_point(specs[it], point))
             points[point] = PluginSet(enabled=(*points[point].enabled, *added), disabled=points[point].disabled)
-        args = {name: spec.args() for name, spec in self.lacking.items()} | dict(self.args)
+        args = {name: spec.args() for name, (spec, _) in self.lacking.items()} | dict(self.args)
         lost = tuple(it for it in self.not_judged if it not in self.lacking)
         return replace(self, specs=specs, points=points, args=args, bind_recheck=(), not_judged=lost, lacking={})
 
@@ -192,15 +197,6 @@ def describe_exception(fault: Exception) -> str:
     frames = traceback.extract_tb(fault.__traceback__)
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(fault).__name__}: {' '.join(str(fault).split())}{where}"
-
-
-def default_filters(registry: Registry) -> list[str]:
-    """Return the filters of kube-scheduler's default profile that are available here, in its order."""
-    return [
-        name
-        for name in KUBE_SCHEDULER_DEFAULTS
-        if (spec := registry.get(name)) is not None and has_point(spec, "filter")
-    ]
 
 
 def has_point(spec: PluginSpec[Any], point: str) -> bool:

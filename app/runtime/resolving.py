@@ -14,7 +14,15 @@ from msgspec.structs import replace
 from app.config.mistakes import Mistake, Place, checked, meant, misread, written
 from app.config.profile import POINTS, PluginRef, PluginSet, Profile
 from app.framework.spec import PluginArgs, PluginSpec
-from app.runtime.profiles import DECIDING, EVERY_PLUGIN, ProfileErrors, ResolvedProfile, describe_exception, has_point
+from app.runtime.profiles import (
+    CHOOSING,
+    DECIDING,
+    EVERY_PLUGIN,
+    ProfileErrors,
+    ResolvedProfile,
+    describe_exception,
+    has_point,
+)
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, STAY_IN_SCHEDULER, Registry, kube_scheduler_defaults
 from app.runtime.slots import flaws, has_unknown_inputs
 
@@ -43,8 +51,8 @@ _ONE_IS_FEW: Final = (
     "{}: atMost and pick: with pick, the answer has one node, so atMost has no effect. Give one of them"
 )
 
-_CHOOSING: Final = (*DECIDING, "preScore", "score")
-"""Extension points that determine which node a pod gets."""
+_SCORING: Final = (*DECIDING, "preScore", "score")
+"""Extension points that determine which of the nodes a pod gets."""
 
 _EVERYWHERE: Final = "multiPoint"
 
@@ -113,7 +121,18 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
         resolved,
         notices=tuple(_notices(resolved, {name for _, name, _ in mentions}, where)),
         not_judged=not_judged,
-        lacking={name: spec for name in not_judged if (spec := registry.get(name)) is not None},
+        lacking={
+            name: (spec, weight)
+            for name, weight in in_tree.items()
+            if (spec := registry.get(name)) is not None and _lacks(resolved, spec)
+        },
+    )
+
+
+def _lacks(profile: ResolvedProfile, spec: PluginSpec[Any]) -> bool:
+    """Return True if the profile does not run the plugin at one of the plugin's points up to Reserve."""
+    return any(
+        has_point(spec, point) and spec.name not in {ref.name for ref in profile.at(point)} for point in CHOOSING
     )
 
 
@@ -122,9 +141,9 @@ def _against_picking(profile: Profile, resolved: ResolvedProfile, registry: Regi
     it is set.
     """
     where, at = f'profile "{resolved.scheduler_name}"', (*resolved.place, "pick")
-    runs = {point: {ref.name for ref in resolved.at(point)} for point in _CHOOSING}
+    runs = {point: {ref.name for ref in resolved.at(point)} for point in _SCORING}
     lacking = {
-        name: [it for it in _CHOOSING if _can_have(registry.get(name), it) and name not in runs[it]]
+        name: [it for it in _SCORING if _can_have(registry.get(name), it) and name not in runs[it]]
         for name in kube_scheduler_defaults(profile.release)
     }
     if names := ", ".join(f"{name} ({', '.join(points)})" for name, points in lacking.items() if points):

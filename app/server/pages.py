@@ -5,8 +5,9 @@ Decisions and pages run on the same event loop. The metrics of a large cluster t
 queue computes one page at a time, and then pauses for several times the page's processor time. A request is rejected if
 its queue is full.
 
-Four queues exist: for scrapes, for other reads, for allow and reject of pods that wait at Permit, and for other
-requests with a body. A request is queued once its body is received, so that a slow client does not block others.
+Five queues exist: for scrapes, for other reads, for allow and reject of pods that wait at Permit, for what-ifs, and for
+other requests with a body. A request is queued once its body is received, so that a slow client does not block others.
+The queue of what-ifs has one place: a second what-if is rejected at once.
 """
 
 from __future__ import annotations
@@ -43,6 +44,12 @@ MOST_LONG_BODIES: Final = 4
 LONG_BYTES: Final = 64 << 10
 """A body with more bytes than this is long. uvicorn buffers this many bytes per connection in any case."""
 
+WHAT_IFS: Final = frozenset(f"/api/v1/{it}" for it in ("simulate", "drain", "lose", "rebalance"))
+"""Paths of what-ifs, which are computed in a child process."""
+
+LONGEST_WHAT_IF_SECONDS: Final = 65.0
+"""Maximum seconds to compute a what-if. The child process is ended earlier."""
+
 NOT_QUEUED: Final = frozenset({"/livez", "/readyz", "/api/v1/cycle"})
 """Paths that are not queued: probes, because they are cheap, and cycle, because it is a decision like a verb."""
 
@@ -50,6 +57,7 @@ _SETTLING: Final = "/api/v1/waiting/"
 """Path prefix of allow and reject."""
 
 TOO_MANY: Final = "homeport: too many pages are requested at once"
+ONE_AT_A_TIME: Final = "homeport: another what-if is computed now: try again in some seconds"
 TOO_SLOW: Final = "homeport: the page was not ready in time"
 _BUSY: Final = 503
 
@@ -64,6 +72,7 @@ class PageQueues:
         self._reading = _PageQueue()
         self._asking = _PageQueue()
         self._settling = _PageQueue()
+        self._simulating = _PageQueue(0, LONGEST_WHAT_IF_SECONDS, ONE_AT_A_TIME, pauses=0.0)
         self._long_bodies = asyncio.Semaphore(MOST_LONG_BODIES)
 
     async def __call__(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,7 +92,7 @@ class PageQueues:
         """Read the body, then queue the request. A request with an oversized or late body is not queued; the
         application rejects it at once.
         """
-        queue = self._settling if scope["path"].startswith(_SETTLING) else self._asking
+        queue = self._queue_of(scope["path"])
         try:
             async with self._place(length):
                 repeat, is_whole = await _read_ahead(receive)
@@ -96,6 +105,12 @@ class PageQueues:
         except ClientDisconnect:
             return
         await _send(answer, scope, receive, send)
+
+    def _queue_of(self, path: str) -> _PageQueue:
+        """Return the queue of a request with a body."""
+        if path in WHAT_IFS:
+            return self._simulating
+        return self._settling if path.startswith(_SETTLING) else self._asking
 
     @asynccontextmanager
     async def _place(self, length: int) -> AsyncIterator[None]:
@@ -166,16 +181,31 @@ async def _send(answer: list[Message] | str, scope: Scope, receive: Receive, sen
 
 
 class _PageQueue:
-    """Queue that computes one page at a time, with a pause after each."""
+    """Queue that computes one page at a time, with a pause after each.
 
-    def __init__(self) -> None:
+    ``most_waiting``: maximum number of further pages that wait. ``seconds``: maximum time to compute a page.
+    ``too_many``: reason for a page that is rejected because the queue is full. ``pauses``: pause after a page, as a
+    multiple of its processor time.
+    """
+
+    def __init__(
+        self,
+        most_waiting: int = MOST_WAITING,
+        seconds: float = LONGEST_PAGE_SECONDS,
+        too_many: str = TOO_MANY,
+        pauses: float = PAUSES,
+    ) -> None:
+        self._pauses = pauses
+        self._most_waiting = most_waiting
+        self._seconds = seconds
+        self._too_many = too_many
         self._waiting = 0
         self._free = asyncio.Lock()
 
     async def answer(self, application: Application, scope: Scope, receive: Receive) -> list[Message] | str:
         """Compute a page and return its ASGI messages, or the reason why it was not computed."""
-        if self._waiting >= MOST_WAITING:
-            return TOO_MANY
+        if self._free.locked() and self._waiting >= self._most_waiting:
+            return self._too_many
         answer: list[Message] = []
 
         async def collect(message: Message) -> None:
@@ -188,11 +218,14 @@ class _PageQueue:
             self._waiting -= 1
         started = thread_time()
         try:
-            async with asyncio.timeout(LONGEST_PAGE_SECONDS):
+            async with asyncio.timeout(self._seconds):
                 await application(scope, receive, collect)
         except TimeoutError:
             answer.clear()
         finally:
-            pause = min(PAUSES * (thread_time() - started), LONGEST_PAUSE_SECONDS)
-            asyncio.get_running_loop().call_later(pause, self._free.release)
+            pause = min(self._pauses * (thread_time() - started), LONGEST_PAUSE_SECONDS)
+            if pause:
+                asyncio.get_running_loop().call_later(pause, self._free.release)
+            else:
+                self._free.release()
         return answer or TOO_SLOW

@@ -65,7 +65,7 @@ class ResourceRoom(CamelModel):
     node: str = Field(description="The node with the most; empty if no node has any.")
 
 
-class ProvedRemedy(CamelModel):
+class TriedRemedy(CamelModel):
     """Change after which more nodes fit. Homeport evaluated the pod again with this change."""
 
     sort: str = Field(description="Uncordon, ReleaseHome, FewerPods, TaintsPolicy, MaxSkew, RequestLess, Tolerate, …")
@@ -73,6 +73,11 @@ class ProvedRemedy(CamelModel):
     opens: int = Field(description="Number of nodes that fit after the change.")
     nodes: list[str] = Field(description="The first ten of these nodes.")
     pods: list[str] = Field(description="Pods of the same namespace that were left out, for FewerPods.")
+
+
+class ProvedRemedy(TriedRemedy):
+    """Remedy in an explanation."""
+
     proved_by: Literal["complete", "partial"] = Field(
         description="complete: by all filters. partial: the filters in notJudged can still reject these nodes."
     )

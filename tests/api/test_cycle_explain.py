@@ -17,8 +17,8 @@ from app.framework.points import PostFilterPlugin, PostFilterResult, PostFilterS
 from app.framework.status import Code, Status, unschedulable
 from app.kube.core_v1 import Pod
 from app.runtime.guard import plugin_error
-from app.runtime.profiles import default_filters
-from app.runtime.registry import Registry
+from app.runtime.profiles import has_point
+from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS
 from app.server.admission import OUT_OF_TIME
 from app.server.failures import MOST_CAUSES
 from app.wire.cycle_v1 import MOST_NAMES, MOST_OBJECTS, MOST_PENDING, MOST_VALUES
@@ -723,9 +723,10 @@ async def test_explaining_a_bound_pod_leaves_it_out_of_the_counts(api: Api) -> N
     assert {"consistent": True, "differences": []} == await api.get("/api/v1/check")
 
 
+DEFAULTS: Final = [it for it in SHIPPED if it.name in KUBE_SCHEDULER_DEFAULTS and has_point(it, "filter")]
 JUDGES: Final = {
     "StickyNode": "Homeport",
-    **dict.fromkeys(default_filters(Registry(SHIPPED, DEFAULT_WEIGHTS)), "kube-scheduler"),
+    **dict.fromkeys([it.name for it in DEFAULTS], "kube-scheduler"),
     SPREAD: "Homeport",
 }
 """Filters of the profile are Homeport's, and the others of the default profile are kube-scheduler's."""

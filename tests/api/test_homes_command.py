@@ -1,4 +1,4 @@
-"""``homeport homes`` against a served cluster: lists, owners, and what a drain would mean."""
+"""``homeport homes`` against a served cluster: lists and owners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from app.__main__ import main
 from app.commands.homes import HOME as HOME_KEY
 from app.commands.service import CommandError, answered
 from plugins.sticky_node.annotations import HOME
-from tests.api.service import SAMPLE
 from tests.api.village import COMPLETE, DELEGATED, configured
 from tests.served import served
 
@@ -44,20 +43,6 @@ NAMESPACE  OWNER                   NODE          STATE   MACHINE    POLICY  CONT
 default    StatefulSet/db/2        n2            away    elsewhere  hard    its pod runs on n1
 machines   VirtualMachine/moved01  n1            usable  elsewhere  grace   its pod runs on n3
 machines   VirtualMachine/odd01    'Not A Node'  gone    idle       grace   the annotation is not a valid node name
-"""
-
-DRAINED = """\
-n1: home of 4; 2 more run there
-
-NAMESPACE  OWNER                   POLICY  POD               COULD RUN ON  THEN
-machines   VirtualMachine/free01   grace   launcher-free01   n3 n4         starts on n4
-machines   VirtualMachine/db01     grace   launcher-db01     n3 n4         waits for n1; after its grace starts on n3
-machines   VirtualMachine/mail01   grace   launcher-mail01   n3            waits for n1; after its grace starts on n3
-default    StatefulSet/db/0        hard    db-0              n3 n4         waits for n1
-default    StatefulSet/db/2        hard    db-2              n3 n4         waits for n2
-machines   VirtualMachine/moved01  grace   launcher-moved01  -             stays on n3
-
-placed one after the other, by all rules of kube-scheduler of profile full: what they need adds up
 """
 
 
@@ -285,64 +270,6 @@ def test_what_others_answer_is_told(answer: httpx.Response, told: str) -> None:
         answered("http://proxy", answer)
 
     assert str(raised.value).startswith(told)
-
-
-class TestDrain:
-    def test_who_lives_there_could_go_where(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """By the rules of the complete profile: mail01 needs a disk that n1 and n3 have, and n2 is cordoned.
-
-        The exit code is 1, since pods would wait.
-        """
-        code, out, err = ran(capsys, url, "drain", "n1", "--dry-run")
-
-        assert (1, squeezed(DRAINED), "") == (code, squeezed(out), err)
-
-    @pytest.mark.parametrize("output", ["json", "yaml"])
-    def test_for_a_program_it_is_what_the_page_says(
-        self, url: str, capsys: pytest.CaptureFixture[str], output: str
-    ) -> None:
-        code, out, _ = ran(capsys, url, "drain", "n1", "--dry-run", "-o", output)
-
-        expected = httpx.post(f"{url}/api/v1/homes/drain", json={"node": "n1"}).json()
-        assert (1, expected) == (code, json.loads(out) if output == "json" else yaml.safe_load(out))
-
-    def test_whose_home_is_idle_is_not_judged(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """The node is away for longer than the grace of ``idle01``."""
-        code, out, _ = ran(capsys, url, "drain", "n2", "--dry-run", "-o", "json")
-
-        told = {it["owner"]["name"]: (it["couldRunOn"], it["then"]) for it in json.loads(out)["items"]}
-        assert (0, {"db": (None, "stays on n1"), "idle01": (None, "starts elsewhere")}) == (code, told)
-
-    def test_it_is_also_a_command_of_its_own_and_always_a_dry_run(
-        self, url: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        codes = [main([*words, "n1", "--server", url, "-q"]) for words in (["drain"], ["homes", "drain"])]
-
-        assert ([1, 1], squeezed(DRAINED) * 2) == (codes, squeezed(capsys.readouterr().out))
-
-    def test_a_node_that_does_not_exist_is_a_failure(self, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """The homes that are left on it are shown all the same."""
-        gone = ran(capsys, url, "drain", "n9", "--dry-run", "-o", "name")
-        never = ran(capsys, url, "drain", "typo", "--dry-run")
-
-        assert (3, "virtualmachine.kubevirt.io/lost01\n", "homeport: there is no node 'n9'\n") == gone
-        told = "typo (there is no such node): home of 0; 0 more run there\n"
-        assert (3, told, "homeport: there is no node 'typo'\n") == never
-
-    def test_where_no_profile_is_complete_it_says_what_was_not_asked(
-        self, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        with served(tmp_path_factory.mktemp("sample"), "--cluster", SAMPLE) as http:
-            code, out, _ = ran(capsys, str(http.base_url), "drain", "node-c3", "--dry-run")
-            _, _, typo = ran(capsys, str(http.base_url), "drain", "node-c33")
-
-        first, _, _, machine, *_, rules, missing, room = out.splitlines()
-        assert (0, "node-c3: home of 1; 0 more run there") == (code, first)
-        assert typo.startswith("homeport: there is no node 'node-c33'; did you mean node-c3")
-        assert machine.endswith("waits for node-c3; elsewhere after its grace") or "node-" in machine
-        assert "placed one after the other, by the rules that Homeport has here: PodTopologySpread" == rules
-        assert missing.startswith("not counted: NodeUnschedulable NodeName TaintToleration")
-        assert room.startswith("free cpu, memory and pod capacity were not checked")
 
 
 def test_the_annotation_is_the_one_that_the_plugin_reads() -> None:

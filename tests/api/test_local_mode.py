@@ -65,7 +65,7 @@ def person(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Person:
         (["explain", "huge"], 1, "default/huge: 0 of 2 nodes fit\n"),
         (["pending", "-o", "name"], 0, "pod/"),
         (["homes", "-o", "name"], 0, "virtualmachine.kubevirt.io/db01\n"),
-        (["drain", "n1", "-o", "name"], 0, "virtualmachine.kubevirt.io/db01\n"),
+        (["drain", "n1"], 0, "n1: 0 of 0 pods would be placed\n"),
     ],
 )
 def test_answers_and_exit_codes(person: Person, words: list[str], code: int, begin: str) -> None:

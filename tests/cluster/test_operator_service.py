@@ -70,7 +70,7 @@ def test_a_drain_is_posted_through_the_api_server(cluster: Cluster, release: Rel
     run = kubectl_homeport(cluster, "drain", "node-a", "-o", "json")
 
     assert run.stderr.startswith(FROM)
-    assert "node-a" == json.loads(run.stdout)["node"]
+    assert "node-a" == json.loads(run.stdout)["items"][0]["node"]
 
 
 def test_the_plugin_for_krew_prints_the_same(cluster: Cluster, release: Release, tmp_path: Path) -> None:

@@ -124,17 +124,6 @@ class TestSettings:
             Profile.model_validate(profile).scheduler_name for it in shown for profile in it["profiles"]
         ]
 
-    def test_the_profile_that_judges_drains_keeps_no_homes(self) -> None:
-        shown = [
-            yaml.safe_load(it)
-            for it in blocks(ROOT / "docs" / "operations" / "homes-by-hand.md", "yaml")
-            if "judge" in it
-        ]
-        (found,) = resolve([Profile.model_validate(it) for it in shown], Registry(SHIPPED, DEFAULT_WEIGHTS))
-        names = {it.name for it in found.at("filter")}
-
-        assert ("NodeResourcesFit" in names, "StickyNode" in names) == (True, False)
-
     def test_the_file_shown_is_a_good_one(self, tmp_path: Path) -> None:
         block = blocks(ROOT / "docs" / "configuration.md", "yaml")[0]
         (tmp_path / "homeport.yaml").write_text(block)
@@ -484,7 +473,7 @@ class TestCurl:
         ] == found
 
     def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
-        error, by_name, explained, deployment, pending, skew, cycle, waiting, homes, drain = answers[12:]
+        error, by_name, explained, deployment, pending, skew, cycle, waiting, homes, drain, simulation = answers[12:]
         error_shown, table_shown, remedies_shown = map(json.loads, blocks(ROOT / "docs" / "http-api.md", "json"))
 
         assert error_shown == error
@@ -495,7 +484,8 @@ class TestCurl:
         assert "web-7d4b9c-new01" in [name for it in deployment["items"] for name in it["pods"]]
         assert "web-urgent" in [it["name"] for it in pending["items"]]
         assert ("web", "Deployment") in [(it["name"], it["kind"]) for it in skew["items"]]
-        assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["node"])
+        assert (6, 0) == (simulation["placed"], simulation["waiting"])
+        assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["items"][0]["node"])
 
 
 def test_the_page_about_the_api_names_each_path_beside_the_verbs() -> None:

@@ -26,6 +26,11 @@ ELSEWHERE: Final = {
     "tests/unit/app/analysis/test_remedies.py": [
         f"app/analysis/{name}.py" for name in ("change", "changes", "spread_changes")
     ],
+    "tests/api/test_simulate.py": [
+        *(f"app/whatif/{name}.py" for name in ("budget", "mistakes", "pages", "reasons", "spread")),
+        "app/wire/whatif_v1.py",
+    ],
+    "tests/unit/app/whatif/test_placing.py": ["app/whatif/scratch.py"],
     "tests/api/test_skew.py": ["app/analysis/pods_by_labels.py", "app/wire/skew_v1.py"],
     "tests/api/test_pending.py": [
         "app/analysis/workloads.py",
@@ -34,6 +39,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/commands/test_pending.py": ["app/commands/paging.py"],
     "tests/unit/app/lint/test_linting.py": ["app/lint/rules.py"],
     "tests/unit/app/lint/test_placement.py": ["app/lint/facts.py"],
+    "tests/unit/app/lint/test_workloads.py": ["app/config/manifest_fields.py"],
     "tests/contract/test_reads.py": ["app/framework/points.py"],
     "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],
     "tests/api/test_explain_command.py": [
@@ -46,7 +52,6 @@ ELSEWHERE: Final = {
     "tests/api/test_explain_bad_input.py": ["app/server/queries.py"],
     "tests/api/test_listeners.py": ["app/server/root.py"],
     "tests/api/test_operator.py": ["app/server/ops.py"],
-    "tests/api/test_draining.py": ["app/homes/drain_page.py"],
     "tests/api/test_tracing.py": ["app/server/spans.py"],
     "tests/contract/test_wheel.py": ["homeport/__main__.py"],
     "tests/unit/app/cache/test_counters.py": [
@@ -75,11 +80,16 @@ ELSEWHERE: Final = {
     "tests/unit/app/feeds/test_saved.py": ["app/feeds/feed.py"],
     "tests/unit/app/kube/test_client.py": ["app/kube/retiring.py"],
     "tests/unit/app/kube/test_resource_v1.py": [f"app/kube/resource_{name}.py" for name in ("claims", "slices")],
+    "tests/unit/app/commands/test_drain.py": ["app/commands/plan_lines.py"],
     "tests/unit/app/rights/test_permissions.py": ["app/framework/uses.py"],
     "tests/unit/app/server/test_protocol.py": ["app/server/deadlines.py"],
     "tests/unit/app/test_main.py": ["app/__main__.py", "app/commands/arguments.py", "app/wiring.py"],
     "tests/unit/app/homes/test_lists.py": ["app/homes/protocol.py"],
-    "tests/unit/app/homes/test_draining.py": [f"app/homes/{name}.py" for name in ("evictions", "placing")],
+    "tests/unit/app/whatif/test_draining.py": [
+        "app/whatif/drain_models.py",
+        "app/whatif/drain_plan.py",
+        "app/whatif/evictions.py",
+    ],
     "tests/unit/app/analysis/test_evaluate.py": ["app/commands/evaluate.py", "app/analysis/verdict.py"],
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/filter_answer.py", "app/verbs/outcome.py"],
     "tests/unit/app/verbs/test_stepwise.py": ["app/cache/pins.py"],

@@ -46,7 +46,7 @@ PAGES: Final = (
     "/api/v1/explain/shop?kind=Deployment&name=web",
     "/api/v1/cycle",
     "/api/v1/explain",
-    "/api/v1/homes/drain",
+    "/api/v1/drain",
 )
 OF_VERBS: Final = ("/api/v1/cycle",)
 """Pages that only the listener for the verbs has."""
@@ -510,10 +510,10 @@ def cut_bodies(random: Random, number: int) -> _Made:
 
     The client hangs up at once, within the grace that a body gets, or after it.
     """
-    others = ("/api/v1/homes/drain", "/api/v1/waiting/x/allow", "/api/v1/waiting/x/reject")
+    others = ("/api/v1/drain", "/api/v1/waiting/x/allow", "/api/v1/waiting/x/reject")
     path = random.choice((*generated.GOOD, *others))
     verb = generated.VERBS.get(path)
-    good = random.choice(_objects_of(verb, number) if verb else generated.GOOD.get(path, [{"node": "node-a1"}]))
+    good = random.choice(_objects_of(verb, number) if verb else generated.GOOD.get(path, [{"nodes": ["node-a1"]}]))
     body = encoded(good)
     if random.random() < 0.2:
         body = body[:-1] + b" " * random.choice((30_000, 70_000, 300_000, 1_100_000)) + body[-1:]

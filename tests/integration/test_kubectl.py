@@ -117,7 +117,7 @@ def test_what_a_person_asks_where_no_homeport_runs(plane: ControlPlane, person: 
     assert "VirtualMachine/db01  open  usable  idle     grace" == homes[1].splitlines()[1]
     judges = f"homeport: this process lists the cluster and judges by the profiles of {config}\n"
     assert (1, True) == (drained[0], drained[2].startswith(judges))
-    assert drained[1].startswith("open: home of 1; 0 more run there\n")
+    assert drained[1].startswith("open: 0 of 1 pods would be placed, 1 would wait\n")
 
 
 def test_formats_are_data(plane: ControlPlane, person: Person) -> None:
@@ -290,4 +290,4 @@ def test_a_homeport_in_the_cluster_answers_through_the_api_server(
     assert (1, told) == (explained[0], explained[2])
     assert explained[1].startswith("default/web-1: ")
     assert (3, "", True) == (by_right[0], by_right[1], by_right[2].startswith('homeport: pods "no-such-pod" not found'))
-    assert (0, True) == (drained[0], drained[1].startswith("open: home of 1; 0 more run there\n"))
+    assert (1, True) == (drained[0], drained[1].startswith("open: 0 of 2 pods would be placed, 1 would wait, 1 lost"))

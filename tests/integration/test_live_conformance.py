@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.generate import SPREADING
-from tests.conformance.live import cases, prioritize, remedies, whole
+from tests.conformance.live import cases, drains, prioritize, remedies, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
 
@@ -13,6 +13,7 @@ pytestmark = pytest.mark.long
 
 CASES = 6
 STUCK = 20
+DRAINS = 5
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +68,13 @@ def test_the_best_remedy_of_a_stuck_pod_lets_it_be_bound(plane: ControlPlane) ->
     assert all(it.bound == it.tried for it in tallies if it.sort != remedies.NONE)
     assert remedies.enough(tallies)
     assert len(tallies) > 4
+
+
+def test_a_drain_does_what_its_plan_says(plane: ControlPlane) -> None:
+    """Pods are evicted by the Eviction API, and new ones are placed by kube-scheduler."""
+    found = drains.measure(plane, DRAINS)
+
+    assert [] == found.wrong
+    assert DRAINS == found.cases == found.equal + found.passed_over
+    assert 0 < found.unique
+    assert 0 < found.placed

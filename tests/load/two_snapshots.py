@@ -70,7 +70,7 @@ def measure(nodes: int, pods: int) -> dict[str, Any]:
     gc.disable()
     profiles = resolve(DEFAULT_PROFILES, Registry(SHIPPED, DEFAULT_WEIGHTS))
     deciding, megabytes = filled(profiles, nodes, pods)
-    explaining, more = filled([it.with_default_filters() for it in profiles], nodes, pods)
+    explaining, more = filled([it.with_defaults() for it in profiles], nodes, pods)
     took: list[tuple[float, float]] = []
     for version in range(_ROUNDS):
         bodies = events(nodes, pods, version)

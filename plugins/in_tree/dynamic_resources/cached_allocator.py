@@ -21,7 +21,7 @@ from app.kube.resource_v1 import ClaimSpec, Device, DeviceRequest, ResourceClaim
 from plugins.in_tree.dynamic_resources.allocator import AllocationSearch, NoSolution, SelectorResult, Solution
 from plugins.in_tree.dynamic_resources.cel import DeviceSelector
 from plugins.in_tree.dynamic_resources.cel_functions import CelError
-from plugins.in_tree.dynamic_resources.cel_scope import Budget, device_variables
+from plugins.in_tree.dynamic_resources.cel_scope import StepBudget, device_variables
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
 from plugins.in_tree.dynamic_resources.errors import NAME, AllocationError, CannotEvaluate
 from plugins.in_tree.dynamic_resources.inventory import Inventory
@@ -260,7 +260,7 @@ class CachedAllocator:
             self._selectors.put(expression, selector, len(expression) * _BYTES_PER_CHARACTER)
         if selector is None:
             return SelectorResult(None)
-        budget = Budget()
+        budget = StepBudget()
         try:
             return SelectorResult(selector.matches(device_variables(driver, device), budget), budget.steps)
         except CelError as fault:

@@ -24,7 +24,7 @@ from plugins.in_tree.dynamic_resources.cel_functions import (
     NoOverload,
     shown,
 )
-from plugins.in_tree.dynamic_resources.cel_scope import Budget, Scope, ValuesByDomain
+from plugins.in_tree.dynamic_resources.cel_scope import Scope, StepBudget, ValuesByDomain
 from plugins.in_tree.dynamic_resources.cel_syntax import (
     Call,
     Conditional,
@@ -52,7 +52,7 @@ class DeviceSelector:
     def __init__(self, expression: str) -> None:
         self._evaluate = _compile(parse(expression))
 
-    def matches(self, variables: dict[str, Any], budget: Budget) -> bool:
+    def matches(self, variables: dict[str, Any], budget: StepBudget) -> bool:
         """Return whether the selector matches a device with these variables. Raises ``CelError`` or ``Unsupported``."""
         result = self._evaluate(Scope(variables, budget))
         if not isinstance(result, bool):

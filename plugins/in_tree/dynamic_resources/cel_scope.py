@@ -20,7 +20,7 @@ kube-scheduler's cost model. An expression that exceeds Homeport's limit raises 
 _DEVICE: Final = "device"
 
 
-class Budget:
+class StepBudget:
     """Number of steps that one evaluation has taken."""
 
     __slots__ = ("steps",)
@@ -40,7 +40,7 @@ class Scope:
 
     __slots__ = ("_budget", "step", "variables")
 
-    def __init__(self, variables: dict[str, Any], budget: Budget) -> None:
+    def __init__(self, variables: dict[str, Any], budget: StepBudget) -> None:
         self.variables = variables
         self.step = budget.spend
         self._budget = budget

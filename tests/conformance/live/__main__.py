@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance.live import cases, prioritize, remedies, whole
+from tests.conformance.live import cases, drains, prioritize, remedies, simulations, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.binaries import DEFAULT_KUBERNETES
 from tests.controlplane.controlplane import ControlPlane
@@ -45,7 +45,12 @@ def _arguments() -> argparse.Namespace:
         default=int(asked("CASES") or 150),
         help="generated cases of each topic (CASES)",
     )
-    parser.add_argument("--count", type=int, default=int(asked("COUNT") or 300), help="stuck pods for remedies (COUNT)")
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=int(asked("COUNT") or 300),
+        help="stuck pods for remedies, and cases of each what-if (COUNT)",
+    )
     only = (asked("ONLY") or "").split()
     parser.add_argument("--only", nargs="+", choices=PARTS, default=only or [*PARTS], help="parts to run (ONLY)")
     arguments = parser.parse_args()
@@ -98,11 +103,23 @@ def _remedies(arguments: argparse.Namespace) -> Sequence[Any]:
     return tallies
 
 
+def _simulations(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane() as plane:
+        return [simulations.measure(plane, arguments.count, seed=arguments.seed)]
+
+
+def _drains(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane() as plane:
+        return [drains.measure(plane, arguments.count, seed=arguments.seed)]
+
+
 PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Sequence[Any]]]] = {
     "prioritize": _prioritize,
     "whole": _whole,
     "cases": _cases,
     "remedies": _remedies,
+    "simulations": _simulations,
+    "drains": _drains,
 }
 
 

@@ -34,7 +34,7 @@ from app.verbs.outcome import VerbFailure
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE
 from tests.apiserver import kubeconfig
-from tests.builders import JsonObject, container, encoded, make_node, make_pod, pod_object
+from tests.builders import JsonObject, container, encoded, make_pod, node_object, pod_object
 
 ALL: Final = Registry(SHIPPED, DEFAULT_WEIGHTS)
 VOLUMES: Final = ("NodeVolumeLimits", "VolumeBinding", "VolumeZone")
@@ -81,6 +81,7 @@ class Case:
             cast("Feed", self.feed),
             {},
             {found.scheduler_name: ExplainedProfile.of(found, complete=True)},
+            resolved={found.scheduler_name: found},
             deciding=self.deciding,
             deciding_feed=cast("Feed", self.feed),
             max_age=60.0,
@@ -90,25 +91,30 @@ class Case:
 class TestFilters:
     def test_a_delegated_profile_gets_the_other_default_filters(self) -> None:
         (profile,) = resolved(Profile())
-        merged = profile.with_default_filters()
+        merged = profile.with_defaults()
 
         names = [ref.name for ref in merged.at("filter")]
-        missing = [it for it in kube_scheduler_defaults("1.36") if it in profile.lacking]
+        lacking = [it for it in kube_scheduler_defaults("1.36") if it in profile.lacking]
+        missing = [it for it in lacking if has_point(merged.specs[it], "filter")]
         assert ["PodTopologySpread", "StickyNode", *missing] == names
         assert {"NodeUnschedulable", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures"} <= {*missing}
-        added = [it for it in missing if has_point(merged.specs[it], "score")]
-        assert {"NodeResourcesFit", "TaintToleration"} <= {*added}
-        assert [*profile.at("score"), *(PluginRef(name=it) for it in added)] == [*merged.at("score")]
+        added = [
+            PluginRef(name=it, weight=profile.lacking[it][1]) for it in lacking if has_point(merged.specs[it], "score")
+        ]
+        assert {("NodeResourcesFit", 1), ("TaintToleration", 3)} <= {(it.name, it.weight) for it in added}
+        assert [*profile.at("score"), *added] == [*merged.at("score")]
+        assert {"ImageLocality", "NodeResourcesBalancedAllocation"} <= {it.name for it in merged.at("score")}
+        assert ["DynamicResources", "DefaultPreemption"] == [it.name for it in merged.at("postFilter")]
         assert ((), {}) == (merged.not_judged, dict(merged.lacking))
 
     def test_those_of_its_release(self) -> None:
         (profile,) = resolved(Profile(release="1.35"))
 
-        assert "NodeDeclaredFeatures" not in profile.with_default_filters().specs
+        assert "NodeDeclaredFeatures" not in profile.with_defaults().specs
 
     def test_a_complete_profile_gets_none(self) -> None:
         (profile,) = resolved(Profile(preset="complete"))
-        merged = profile.with_default_filters()
+        merged = profile.with_defaults()
 
         assert [profile.at(it) for it in ("preFilter", "filter")] == [merged.at(it) for it in ("preFilter", "filter")]
         assert not ExplainedProfile.of(profile, complete=True).adds_filters
@@ -120,7 +126,7 @@ class TestFilters:
             "pluginConfig": [{"name": "NodeResourcesFit", "args": {"ignoredResources": ["example.com/x"]}}],
         }
         (profile,) = resolved(Profile.model_validate(document))
-        merged = profile.with_default_filters()
+        merged = profile.with_defaults()
 
         assert "NodeResourcesFit" in {ref.name for ref in merged.at("filter")}
         assert profile.args["NodeResourcesFit"] is merged.args["NodeResourcesFit"]
@@ -406,7 +412,7 @@ def rejected(framework: Framework, cluster: Cluster, pod: Pod) -> Mapping[str, s
 
 def test_a_filter_that_only_the_scheduler_runs_is_judged() -> None:
     snapshot, cluster, deciding = TestMaking.made(Settings(cluster=str(SAMPLE)))
-    cluster.upsert_node(replace(make_node("cordoned"), unschedulable=True))
+    cluster.upsert_node(cluster.core.decode_node(encoded(node_object("cordoned", unschedulable=True))))
     pod = cluster.core.decode_pod(encoded(pod_object("p")))
 
     assert "NodeUnschedulable" == rejected(snapshot.frameworks[ANY], cluster, pod)["cordoned"]

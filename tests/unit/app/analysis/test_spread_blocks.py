@@ -75,6 +75,7 @@ class Case:
             cast("Any", CompleteFeed()),
             {name: self.explained.framework},
             {name: ExplainedProfile.of(found, complete=explained is not None)},
+            resolved={found.scheduler_name: found},
             deciding=self.world.cluster,
             deciding_feed=cast("Any", CompleteFeed()),
             max_age=60.0,

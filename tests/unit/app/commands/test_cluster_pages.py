@@ -36,12 +36,12 @@ def homeport_pod(name: str, **more: Any) -> JsonObject:
 
 class TestService:
     def test_its_pages_are_read_through_the_api_server(self, tmp_path: Path) -> None:
-        pages = {**PAGES, "/api/v1/homes": {"items": []}, "/api/v1/homes/drain": {"node": "n1"}}
+        pages = {**PAGES, "/api/v1/homes": {"items": []}, "/api/v1/drain": {"node": "n1"}}
         missed: list[str] = []
         with kube_server(ApiServer(operator_service()), pages_at(OPERATOR, pages)) as server:
             found = by_service(ClusterConnection(login(tmp_path, server.url)), "", missed)
             assert found is not None
-            said = found[0].get("/api/v1/homes", {"node": "n1"}), found[0].post("/api/v1/homes/drain", {"node": "n1"})
+            said = found[0].get("/api/v1/homes", {"node": "n1"}), found[0].post("/api/v1/drain", {"node": "n1"})
 
         listed, _, read, posted = server.asked
         assert ("Service homeport/homeport-operator, through the API server", []) == (found[1], missed)

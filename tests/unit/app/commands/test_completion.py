@@ -17,7 +17,7 @@ from tests.apiserver import kubeconfig
 
 pytestmark = pytest.mark.usefixtures("nobodys_cluster")
 
-COMMANDS = ["explain", "pending", "skew", "homes", "lint", "drain", "version"]
+COMMANDS = ["explain", "pending", "skew", "homes", "lint", "drain", "simulate", "version"]
 
 
 def names(login: Login, path: str) -> list[str]:
@@ -33,7 +33,7 @@ def names(login: Login, path: str) -> list[str]:
         ([], COMMANDS),
         ([""], COMMANDS),
         (["e"], ["explain"]),
-        (["homes", ""], ["list", "move", "release", "keep", "drain"]),
+        (["homes", ""], ["list", "move", "release", "keep"]),
         (["homes", "mo"], ["move"]),
         (["homes", "move", "--fo"], ["--force"]),
         (["-n", "shop", "pen"], ["pending"]),
@@ -51,6 +51,7 @@ def names(login: Login, path: str) -> list[str]:
         (["skew", ""], []),
         (["skew", "nonsense/"], []),
         (["drain", "nodes-"], ["nodes-1", "nodes-2"]),
+        (["drain", "--dry-run", "nodes-1", "nodes-"], ["nodes-1", "nodes-2"]),
         (["explain", "web", "--node", ""], ["nodes-1", "nodes-2"]),
         (["homes", "move", "vm/"], ["vm/virtualmachines@default-1", "vm/virtualmachines@default-2"]),
         (["homes", "move", "vm/db01", ""], ["nodes-1", "nodes-2"]),

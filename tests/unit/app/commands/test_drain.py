@@ -6,108 +6,114 @@ from typing import Any
 
 import pytest
 
-from app.commands.drain import rendered
+from app.commands.drain import rendered, unknown, waits
 from tests.builders import JsonObject
 
-OWNER: JsonObject = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "namespace": "machines", "slot": ""}
-DELEGATED = """\
-placed one after the other, by the rules that Homeport has here: PodTopologySpread
-not counted: NodeResourcesFit TaintToleration
-free cpu, memory and pod capacity were not checked: only kube-scheduler checks them"""
+OUTCOMES = ("placed", "waiting", "lost", "blocked", "notJudged", "notReached")
 
 
-def told(then: str, *nodes: str, goes_to: str = "", why: str = "", count: int = 0) -> JsonObject:
-    more = {"goesTo": goes_to, "othersRefuse": why, "then": then}
-    return {"couldRunOn": list(nodes), "couldRunOnCount": count or len(nodes), **more}
+def pod(name: str, then: str, outcome: str = "placed", **more: Any) -> JsonObject:
+    given = {"namespace": "shop", "workload": "Deployment/shop/web", "wave": 1, "preempted": False, "victims": []}
+    home = {"home": None, "couldRunOn": None, "couldRunOnCount": 0, "placedLater": ""}
+    return {"pod": name, "then": then, "outcome": outcome, **given, **home, **more}
 
 
-def machine(name: str, then: str, *nodes: str, node: str = "n1", **more: Any) -> JsonObject:
-    owner = {**OWNER, "name": name}
-    return {"owner": owner, "node": node, "policy": "grace", "pod": f"launcher-{name}", **told(then, *nodes, **more)}
-
-
-def pod(name: str, then: str, *nodes: str, **more: Any) -> JsonObject:
-    return {"namespace": "shop", "pod": name, **told(then, *nodes, **more)}
+def node(*pods: JsonObject, **more: Any) -> JsonObject:
+    counts = {it: sum(pod["outcome"] == it for pod in pods) for it in OUTCOMES}
+    lists: JsonObject = {key: [] for key in ("apart", "budgets", "homes", "waitingGroups", "spread")}
+    return {"node": "n1", "known": True, "suggestion": "", "pods": [*pods], **counts, **lists, "moreHomes": 0, **more}
 
 
 def plan(*items: JsonObject, **more: Any) -> JsonObject:
-    head = {"node": "n1", "known": True, "profile": "", "preset": "complete", "counted": [], "notCounted": []}
-    return {**head, "items": list(items), "others": [], "more": 0, "moreOthers": 0, "lost": 0, **more}
+    head = {"stale": "", "notJudged": [], "incomplete": False, "budgetsJudged": True, "keepCordoned": False}
+    return {**head, "items": [*items], **more}
 
 
-def text(found: JsonObject, *, wide: bool = False) -> str:
-    return "\n".join(rendered(found, wide=wide))
+def home(node: str, policy: str = "hard") -> JsonObject:
+    owner = {"kind": "VirtualMachine", "namespace": "machines", "name": "db01", "slot": "", "apiVersion": "v1"}
+    return {"node": node, "policy": policy, "owner": owner}
 
 
-def test_who_goes_where_and_who_waits() -> None:
-    found = plan(
-        machine("db01", "starts on n2", "n2", "n3", "n4", "n5", goes_to="n2", count=7),
-        machine("db02", "waits: the others take its room", why="3 of 3: Fit: no cpu"),
-        {**machine("db03", "stays on n2", node="n3"), "couldRunOn": None, "pod": ""},
+def test_pods_that_do_not_go_come_first() -> None:
+    item = node(
+        pod("web-1", "starts on n2", victims=["shop/low"]),
+        pod("low", "starts on n3", preempted=True, wave=0),
+        pod("db", "waits for n1", "waiting", home=home("n1"), couldRunOn=["n2", "n3", "n4", "n5"], couldRunOnCount=9),
+        apart=[{"why": "DaemonSet"}, {"why": "static pod"}, {"why": "DaemonSet"}],
     )
 
     assert """\
-n1: home of 2; 1 more run there
+n1: 2 of 3 pods would be placed, 1 would wait
 
-NAMESPACE  OWNER                POLICY  POD            COULD RUN ON         THEN
-machines   VirtualMachine/db01  grace   launcher-db01  n2 n3 n4 and 4 more  starts on n2
-machines   VirtualMachine/db02  grace   launcher-db02  none                 waits: the others take its room
-machines   VirtualMachine/db03  grace   -              -                    stays on n2
+NAMESPACE  POD    WAVE  HOME       THEN
+shop       db     1     n1 (hard)  waits for n1
+shop       web-1  1     -          starts on n2; evicts shop/low
+shop       low    -     -          is evicted by preemption; starts on n3
 
-placed one after the other, by all rules of kube-scheduler: what they need adds up""" == text(found)
-    wide = text(found, wide=True)
-    assert ("n2 n3 n4 n5 and 3 more" in wide, "3 of 3: Fit: no cpu" in wide) == (True, True)
-
-
-def test_a_home_that_pods_share_counts_once() -> None:
-    found = plan(machine("db01", "waits for n1"), {**machine("db01", "waits for n1"), "pod": "launcher-2"})
-
-    assert "n1: home of 1; 0 more run there" == text(found).splitlines()[0]
+left alone: 2 DaemonSet, 1 static pod""" == rendered(plan(item), "table")
+    assert "n2 n3 n4 and 6 more" in rendered(plan(item), "wide")
+    assert "pod/web-1\npod/low\npod/db" == rendered(plan(item), "name")
 
 
-def test_what_was_not_counted_is_said_plainly() -> None:
-    found = plan(
-        machine("db01", "starts on n2", "n2", goes_to="n2"),
-        preset="delegated",
-        counted=["PodTopologySpread"],
-        notCounted=["NodeResourcesFit", "TaintToleration"],
-    )
-
-    assert DELEGATED == "\n".join(text(found).splitlines()[-3:])
-
-
-def test_of_several_profiles_it_names_the_one_that_judged() -> None:
-    found = plan(machine("db01", "starts on n2", "n2"), profile="full", notCounted=["ImageLocality"])
+def test_budgets_that_block_or_need_several_waves() -> None:
+    numbers = {"namespace": "shop", "disruptionsAllowed": 1, "currentHealthy": 4, "waves": [1, 2], "blocked": 0}
+    budgets = [
+        {**numbers, "name": "web"},
+        {**numbers, "name": "calm", "waves": [1]},
+        {**numbers, "name": "strict", "disruptionsAllowed": 0, "waves": [], "blocked": 2},
+    ]
 
     assert [
-        "placed one after the other, by all rules of kube-scheduler of profile full: what they need adds up",
-        "not counted: ImageLocality",
-    ] == text(found).splitlines()[-2:]
+        "budget shop/web: 1 of its 4 healthy pods can go at once; its pods leave in the waves 1, 2",
+        "budget shop/strict: 0 of its 4 healthy pods can go at once; 2 are never evicted",
+    ] == rendered(plan(node(budgets=budgets)), "table").splitlines()[2:]
 
 
-def test_other_pods_are_counted_and_those_that_would_wait_are_named() -> None:
-    waits = [pod(f"web-{it}", "waits: the others take its room", why="1 of 1: Fit: no cpu") for it in range(12)]
-    found = plan(others=[pod("api", "starts on n2", "n2", goes_to="n2"), *waits], lost=2)
+def test_many_pods_are_listed_only_in_wide_output() -> None:
+    item = node(*(pod(f"web-{number}", "starts on n2") for number in range(25)))
 
-    lines = text(found).splitlines()
-    assert "pods without a home that would go too: 13; of these with a node to go to: 1" == lines[2]
-    assert "- shop/web-0 waits: the others take its room (1 of 1: Fit: no cpu)" == lines[3]
-    assert ["- and 2 more without one", "", "pods that no controller recreates: 2, not counted"] == lines[13:16]
-    assert "- and 3 more that are not counted" in text({**found, "moreOthers": 3}).splitlines()
-    wide = text(found, wide=True)
-    assert ("- shop/api starts on n2\n" in wide, "shop/web-11" in wide, "more without" in wide) == (True, True, False)
+    assert "and 5 more pods (-o wide lists all)" == rendered(plan(item), "table").splitlines()[-1]
+    assert "more pods" not in rendered(plan(item), "wide")
 
 
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        ({}, "n1: home of 0; 0 more run there"),
-        ({"known": False}, "n1 (there is no such node): home of 0; 0 more run there"),
-    ],
-)
-def test_where_nobody_lives_nothing_else_is_said(more: JsonObject, told: str) -> None:
-    assert told == text(plan(**more))
+def test_homes_without_a_pod_there() -> None:
+    homes = [{**home("n1"), "then": "waits for n1"}]
+
+    assert """\
+homes here without a pod here:
+NAMESPACE  OWNER                POLICY  THEN
+machines   VirtualMachine/db01  hard    waits for n1
+and 7 more homes""" in rendered(plan(node(homes=homes, moreHomes=7)), "table")
 
 
-def test_homes_that_are_not_told_of_are_counted() -> None:
-    assert "and 7 more that are not listed" in text(plan(machine("db01", "starts on n2", "n2"), more=7)).splitlines()
+def test_several_nodes() -> None:
+    one = node(pod("web", "waits: 1 of 1: Fit: no cpu", "waiting", placedLater="n1"))
+    items = one, {**node(), "node": "n2"}
+
+    both = rendered(plan(*items), "table")
+
+    assert "n1 is uncordoned before the next node is drained\npods that waited are then placed: web on n1\n" in both
+    assert "uncordoned" not in rendered(plan(*items, keepCordoned=True), "table")
+
+
+def test_what_was_not_checked_is_said() -> None:
+    not_judged = [{"plugin": "NodeResourcesFit", "why": "explain: profile"}]
+
+    assert [
+        "disruption budgets were not checked: no profile here reads them",
+        "",
+        "not judged: NodeResourcesFit",
+    ] == rendered(plan(node(), budgetsJudged=False, notJudged=not_judged), "table").splitlines()[-3:]
+
+
+def test_nodes_that_do_not_exist() -> None:
+    item = node(known=False, node="n9", suggestion="; did you mean n1?")
+
+    assert "there is no node 'n9'; did you mean n1?" == unknown(plan(node(), item))
+    assert "n9: there is no such node; home of 0" == rendered(plan(item), "table")
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_the_exit_code_follows_the_outcomes(outcome: str) -> None:
+    """A lost pod does not wait: a controller that would create it again does not exist."""
+    assert waits(plan(node(pod("web", "", outcome)))) == (outcome not in ("placed", "lost"))

@@ -27,6 +27,9 @@ EVICTED = {**PREEMPTED, "reason": "EvictionByEvictionAPI"}
             {}, {"startTime": "2026-01-01T01:00:00.5+01:00"}, Disruption(started=NEW_YEAR + 0.5), id="in another zone"
         ),
         pytest.param({}, {"conditions": [{"type": "Ready"}, PREEMPTED]}, Disruption(preempted=True), id="preempted"),
+        pytest.param({}, {"conditions": [{"type": "Ready", "status": "True"}]}, Disruption(ready=True), id="ready"),
+        pytest.param({}, {"conditions": [{"type": "Ready", "status": "False"}]}, NO_DISRUPTION, id="not ready"),
+        pytest.param({}, {"phase": "Pending"}, Disruption(pending=True), id="its containers do not run yet"),
         pytest.param({}, {"conditions": [OVER]}, NO_DISRUPTION, id="not any more"),
         pytest.param(
             {}, {"conditions": [{**PREEMPTED, "reason": "EvictionByEvictionAPI"}]}, NO_DISRUPTION, id="evicted"
@@ -35,7 +38,7 @@ EVICTED = {**PREEMPTED, "reason": "EvictionByEvictionAPI"}
     ],
 )
 def test_policy_start_and_condition_are_read(spec: JsonObject, status: JsonObject, expected: Disruption) -> None:
-    pod = CORE.decode_pod(encoded(pod_object(more=spec, status=status)))
+    pod = CORE.decode_pod(encoded(pod_object(node="n1", more=spec, status=status)))
 
     assert expected == pod.disruption
     assert (pod.disruption is NO_DISRUPTION) == (expected == NO_DISRUPTION)

@@ -28,14 +28,23 @@ def test_a_budget_is_reduced_to_what_is_counted() -> None:
                 "apiVersion": "policy/v1",
                 "kind": "PodDisruptionBudget",
                 "metadata": {"name": "b", "namespace": "shop", "uid": "u", "resourceVersion": "7"},
-                "spec": {"minAvailable": "50%", "selector": {"matchLabels": WEB}},
-                "status": {"disruptionsAllowed": 2, "disruptedPods": {"web-1": "2026-01-01T00:00:00Z"}},
+                "spec": {
+                    "minAvailable": "50%",
+                    "selector": {"matchLabels": WEB},
+                    "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                },
+                "status": {
+                    "disruptionsAllowed": 2,
+                    "currentHealthy": 5,
+                    "desiredHealthy": 3,
+                    "disruptedPods": {"web-1": "2026-01-01T00:00:00Z"},
+                },
             }
         )
     )
 
     selector = Selector((Requirement("app", IN, ("web",)),))
-    assert PodDisruptionBudget("shop", "b", "u", "7", selector, 2, frozenset({"web-1"})) == found
+    assert PodDisruptionBudget("shop", "b", "u", "7", selector, 2, frozenset({"web-1"}), 5, 3, True) == found
     assert ("shop", "b") == found.key
     assert POD_DISRUPTION_BUDGETS.decode is decode_budget
 
@@ -54,6 +63,23 @@ def test_a_budget_is_reduced_to_what_is_counted() -> None:
 )
 def test_whom_it_protects(spec: JsonObject | None, labels: Mapping[str, str], expected: bool) -> None:
     assert expected == budget(spec).selects(labels)
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels", "expected"),
+    [
+        pytest.param({"selector": {"matchLabels": WEB}}, WEB, True, id="selected"),
+        pytest.param({"selector": {"matchLabels": WEB}}, {"app": "db"}, False, id="not selected"),
+        pytest.param({"selector": {}}, {}, True, id="an empty selector guards every pod"),
+        pytest.param({"selector": {"matchLabels": {}}}, WEB, True, id="another empty selector"),
+        pytest.param({"selector": None}, WEB, False, id="null guards no pod"),
+        pytest.param({"selector": INVALID}, WEB, False, id="invalid"),
+        pytest.param({"selector": OTHERS}, {}, True, id="a pod without labels"),
+    ],
+)
+def test_whose_eviction_it_guards(spec: JsonObject | None, labels: Mapping[str, str], expected: bool) -> None:
+    """Unlike preemption, the Eviction API lets an empty selector select every pod."""
+    assert expected == budget(spec).guards(labels)
 
 
 def test_what_is_too_long_is_not_kept() -> None:

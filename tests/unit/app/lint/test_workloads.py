@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.lint.workloads import BadField, has_template, workload_of
+from app.config.manifest_fields import BadField
+from app.lint.workloads import has_template, workload_of
 from tests.builders import JsonObject, constraint
 from tests.unit.app.lint.examples import workload
 

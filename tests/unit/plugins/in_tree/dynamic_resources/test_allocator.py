@@ -21,7 +21,7 @@ from plugins.in_tree.dynamic_resources.allocator import (
     Solution,
 )
 from plugins.in_tree.dynamic_resources.cel import DeviceSelector
-from plugins.in_tree.dynamic_resources.cel_scope import Budget, device_variables
+from plugins.in_tree.dynamic_resources.cel_scope import StepBudget, device_variables
 from plugins.in_tree.dynamic_resources.cel_syntax import MAX_HEIGHT
 from plugins.in_tree.dynamic_resources.errors import (
     REASON_EXPRESSION,
@@ -208,7 +208,7 @@ def test_as_many_devices_as_can_be_are_found_whatever_they_are_selected_by() -> 
     selector = DeviceSelector(tall)
 
     def matches(_expression: str, driver: str, device: Device) -> SelectorResult:
-        return SelectorResult(selector.matches(device_variables(driver, device), Budget()))
+        return SelectorResult(selector.matches(device_variables(driver, device), StepBudget()))
 
     claims = [claim_of(*[alternatives(selecting(tall))] * 4) for _ in range(MAX_DEVICES // 4)]
     shared = devices(0, shareable=True)

@@ -8,7 +8,7 @@ import pytest
 from app.kube.resource_v1 import BILLION, Device, DeviceCapacity, Version
 from plugins.in_tree.dynamic_resources.cel import DeviceSelector
 from plugins.in_tree.dynamic_resources.cel_functions import CelError
-from plugins.in_tree.dynamic_resources.cel_scope import MAX_STEPS, Budget, device_variables
+from plugins.in_tree.dynamic_resources.cel_scope import MAX_STEPS, StepBudget, device_variables
 from plugins.in_tree.dynamic_resources.cel_syntax import (
     MAX_DEPTH,
     MAX_HEIGHT,
@@ -29,7 +29,7 @@ GPU: Final = Device(
 def said(expression: str, device: Device = GPU) -> Any:
     """True, false, the error, or that it is not read."""
     try:
-        return DeviceSelector(expression).matches(device_variables("gpu.test", device), Budget())
+        return DeviceSelector(expression).matches(device_variables("gpu.test", device), StepBudget())
     except CelError as error:
         return str(error)
     except Unsupported:
@@ -87,7 +87,7 @@ def doubled(times: int) -> str:
 
 
 def steps(expression: str) -> int:
-    budget = Budget()
+    budget = StepBudget()
     with suppress(Unsupported):
         DeviceSelector(expression).matches(device_variables("gpu.test", GPU), budget)
     return budget.steps

@@ -5,7 +5,7 @@
 
 import pytest
 
-from plugins.in_tree.dynamic_resources.cel_scope import Budget
+from plugins.in_tree.dynamic_resources.cel_scope import StepBudget
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
 from plugins.in_tree.dynamic_resources.patterns import MAX_PATTERN_LENGTH, matches
 
@@ -37,7 +37,7 @@ def test_patterns_that_are_refused(pattern: str) -> None:
 )
 def test_a_search_that_could_take_long_is_not_begun(pattern: str) -> None:
     with pytest.raises(Unsupported):
-        matches("ab" * 4096, pattern, Budget().spend)
+        matches("ab" * 4096, pattern, StepBudget().spend)
 
 
 def test_the_steps_grow_with_the_program_and_the_text() -> None:

@@ -1,0 +1,68 @@
+"""Lines that the answers of several what-ifs have: pods that wait, the spread, and what is not known.
+
+The kubectl plugin for krew contains this module. So the module imports only the standard library, and modules that also
+import nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from app.commands import table
+
+Json = Mapping[str, Any]
+
+_MOST_DOMAINS: Final = 6
+
+
+def waiting_lines(group: Json) -> Iterator[str]:
+    """Yield the lines about equal pods that wait: their names, the reasons and the remedies."""
+    names = ", ".join(group["pods"][:3]) + (f" and {group['count'] - 3} more" if group["count"] > 3 else "")
+    yield f"{group['namespace']}: {names} would wait:"
+    for reason in group["reasons"]:
+        nodes = f"{reason['count']} nodes: " if reason["count"] else ""
+        yield f"  {nodes}{reason['plugin']}: {', '.join(reason['reasons'])}"
+    for remedy in group["remedies"]:
+        yield f"  remedy: {remedy['change']}: {remedy['opens']} nodes"
+
+
+def spread_lines(changes: Sequence[Json]) -> Iterator[str]:
+    """Yield the lines about the spread of workloads before and after."""
+    if not changes:
+        return
+    yield ""
+    rows = [
+        (
+            it["workload"],
+            it["topologyKey"],
+            f"{it['skewBefore']} -> {it['skewAfter']}",
+            f"{it['maxSkew']}{'' if it['whenUnsatisfiable'] == 'DoNotSchedule' else ' (soft)'}",
+            _pods(it["before"], it["after"]),
+        )
+        for it in changes
+    ]
+    yield from table.lines(("workload", "key", "skew", "allowed", "pods of the domains"), rows)
+
+
+def _pods(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """Return the pods of each domain: those with a change first, with both numbers."""
+    changed = [it for it in sorted({*before, *after}) if before.get(it, 0) != after.get(it, 0)]
+    same = [it for it in sorted({*before, *after}) if it not in changed]
+    texts = [f"{it} {before.get(it, 0)} -> {after.get(it, 0)}" for it in changed] + [f"{it} {after[it]}" for it in same]
+    more = len(texts) - _MOST_DOMAINS
+    return ", ".join(texts[:_MOST_DOMAINS]) + (f" and {more} more" if more > 0 else "") or "-"
+
+
+def notes(answer: Json) -> Iterator[str]:
+    """Yield the lines about what the answer of any what-if does not know."""
+    remarks = []
+    if answer["stale"]:
+        remarks.append(f"the snapshot is old: {answer['stale']}")
+    if answer["notJudged"]:
+        remarks.append(f"not judged: {', '.join(it['plugin'] for it in answer['notJudged'])}")
+    if answer["incomplete"]:
+        remarks.append("incomplete: the processor time did not suffice for all parts")
+    if remarks:
+        yield ""
+        yield from remarks

@@ -1,0 +1,26 @@
+"""Processor time that one what-if can use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import process_time
+from typing import Final
+
+SECONDS: Final = 8.0
+"""Maximum processor time of a what-if in the service, in seconds. Later parts of the answer are then not computed."""
+
+
+class Budget:
+    """Processor time that is left. ``seconds``: maximum; ``None``: no limit. It counts from the creation."""
+
+    def __init__(self, seconds: float | None, clock: Callable[[], float] = process_time) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._began = clock()
+        self.was_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """True if no processor time is left. A computation that reads this leaves out its further parts."""
+        self.was_over |= self._seconds is not None and self._clock() - self._began > self._seconds
+        return self.was_over

@@ -1,0 +1,265 @@
+"""Plan of a drain of one or several nodes, one after the other, as JSON objects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.analysis.workloads import workload_of
+from app.framework.status import Code
+from app.homes.homes_page import listed
+from app.homes.restarts import ENDING, Restart, without_pod_there
+from app.kube.core_v1 import Node, Pod
+from app.kube.kinds import POD_DISRUPTION_BUDGETS
+from app.verbs.similar import similar
+from app.verbs.unserved import printable
+from app.whatif.budget import Budget
+from app.whatif.draining import DrainPlacer, LeavingPod, NodeDrain, cordoned
+from app.whatif.evictions import BudgetLedger
+from app.whatif.placing import Placement, original_name
+from app.whatif.reasons import waiting_groups
+from app.whatif.scratch import ScratchCluster
+from app.whatif.spread import changes, spread_of
+
+MOST_NODES: Final = 100
+"""Maximum number of nodes of one plan."""
+
+MOST_HOMES: Final = 1000
+"""Maximum number of listed homes of one node whose pod does not run there."""
+
+MOST_NAMES: Final = 100
+"""Maximum number of nodes that are listed for a pod that waits for its home."""
+
+OUTCOMES: Final = ("placed", "waiting", "lost", "blocked", "notJudged", "notReached")
+
+Steps = Generator[str | None, None, Mapping[str, Any]]
+
+
+class DrainRequest(Struct, frozen=True):
+    """``nodes``: in the order in which they are drained. ``keeps_cordoned``: all are cordoned first, and stay so."""
+
+    nodes: Sequence[str]
+    keeps_cordoned: bool = False
+
+
+def drained(scratch: ScratchCluster, request: DrainRequest, budget: Budget) -> Steps:
+    """Drain nodes one after the other. The steps return the fields of a ``DrainPlan``. Raises ``PluginError``.
+
+    A node is uncordoned before the next one is drained, as in a rolling upgrade, unless ``keeps_cordoned``. If the
+    budget ends, the pods that are left are not reached.
+    """
+    plan = _Plan(scratch, request, budget)
+    items: list[Mapping[str, Any]] = []
+    for number, name in enumerate(request.nodes):
+        yield f"draining {name}: {number} of {len(request.nodes)} nodes done"
+        items.append((yield from plan.step(name, is_last=number == len(request.nodes) - 1)))
+    return {
+        "keepCordoned": request.keeps_cordoned,
+        "budgetsJudged": scratch.reads(POD_DISRUPTION_BUDGETS),
+        "items": [{**item, "pods": [plan.row(it) for it in item["pods"]]} for item in items],
+    }
+
+
+class _Plan:
+    def __init__(self, scratch: ScratchCluster, request: DrainRequest, budget: Budget) -> None:
+        self._scratch = scratch
+        self._cluster = scratch.cluster
+        self._budget = budget
+        self._keeps_cordoned = request.keeps_cordoned
+        self._placer = DrainPlacer(scratch)
+        self._ledger = BudgetLedger(scratch.cluster)
+        self._drains: list[NodeDrain] = []
+        self._elsewhere: dict[int, Sequence[str]] = {}
+        for name in request.nodes if request.keeps_cordoned else ():
+            self._cordon(name)
+
+    def _cordon(self, name: str) -> Node | None:
+        info = self._cluster.base_nodes.get(name)
+        if info is None:
+            return None
+        node = info.node
+        self._cluster.upsert_node(cordoned(node))
+        self._placer.closed.add(name)
+        return node
+
+    def step(self, name: str, *, is_last: bool) -> Steps:
+        """Drain one node, and return a ``DrainedNode``, in which the pods are not JSON yet."""
+        drain = NodeDrain(self._scratch, self._placer, self._ledger, name)
+        drain.begin()
+        yield None
+        budgets = {key: (it.allowed, it.healthy) for key, it in drain.budgets.items()}
+        samples = _samples(drain.leaving)
+        spread = spread_of(self._scratch, samples)
+        node = self._cordon(name)
+        if node is not None:
+            yield from drain.steps(self._budget)
+        self._drains.append(drain)
+        judged = [it for it in drain.placements if it.waits and it.gate.code is not Code.ERROR]
+        groups = yield from waiting_groups(self._scratch, judged, self._budget, self._placer.closed)
+        yield from self._searching(drain)
+        outcomes = Counter(_outcome(it, drain) for it in drain.leaving)
+        answer = {
+            "node": name,
+            "known": node is not None,
+            "suggestion": "" if node is not None else similar(printable(name), self._cluster.nodes),
+            "evicted": sum(not it.waited_before and not it.preempted for it in drain.leaving),
+            "waitedBefore": sum(it.waited_before for it in drain.leaving),
+            "preempted": sum(it.preempted for it in drain.leaving),
+            **{it: outcomes[it] for it in OUTCOMES},
+            "waves": drain.waves,
+            "pods": [(it, drain) for it in drain.leaving],
+            "apart": [{"namespace": it.namespace, "pod": original_name(it), "why": why} for it, why in drain.apart],
+            "budgets": [_budget(drain, key, *before) for key, before in sorted(budgets.items())],
+            "homes": [{**listed(it), "then": without_pod_there(it, name)} for it in drain.homes[:MOST_HOMES]],
+            "moreHomes": max(0, len(drain.homes) - MOST_HOMES),
+            "waitingGroups": [{**it, "fitsAlone": self._fits_alone(drain, it)} for it in groups],
+            "spread": [*changes(spread, spread_of(self._scratch, samples))],
+        }
+        if node is not None and not self._keeps_cordoned and not is_last:
+            self._placer.closed.discard(name)
+            self._cluster.upsert_node(node)
+            yield from self._return()
+        return answer
+
+    def _return(self) -> Generator[None, None, None]:
+        """Place waiting pods of all nodes again, because the last node is uncordoned. No pod is evicted for them."""
+        waiting = {it.placement.pod.uid: it for of in self._drains for it in of.waiting() if it.placement is not None}
+        placements: list[Placement] = []
+        with self._placer.without_preemption():
+            yield from self._placer.placing([it.placement.pod for it in waiting.values() if it.placement], placements)
+        for placement in placements:
+            if placement.node:
+                leaving = waiting[placement.pod.uid]
+                leaving.returned = placement.node
+                self._ledger.restore(leaving.pod)
+
+    def _searching(self, drain: NodeDrain) -> Generator[None, None, None]:
+        """Find the nodes on which pods could run that wait for their home, if the home were released."""
+        for leaving in drain.leaving:
+            placement = leaving.placement
+            if leaving.home is not None and placement is not None and placement.waits and not self._budget.is_over:
+                self._elsewhere[id(leaving)] = self._placer.fitting(placement.pod)
+                yield
+
+    def _fits_alone(self, drain: NodeDrain, group: Mapping[str, Any]) -> bool | None:
+        """Return whether a pod of the group would have a node if the other pods of the drain took no room.
+
+        ``None`` if nothing was placed, if only its home holds the pod, or if there is no time.
+        """
+        pods = [it.pod for it in drain.placements if it.node]
+        sample = next((it for it in drain.placements if it.waits and original_name(it.pod) == group["pods"][0]), None)
+        if not pods or sample is None or self._budget.is_over or self._placer.fitting(sample.pod):
+            return None
+        with self._cluster.overlay(without=pods):
+            return bool(self._placer.fitting(sample.pod))
+
+    def row(self, item: tuple[LeavingPod, NodeDrain]) -> Mapping[str, Any]:
+        """Return a ``DrainedPod``."""
+        leaving, drain = item
+        pod, placement, home = leaving.pod, leaving.placement, leaving.home
+        outcome = _outcome(leaving, drain)
+        names = self._elsewhere.get(id(leaving))
+        waits_for_home = home is not None and leaving.condition is not Restart.FREE
+        waits_for_home = waits_for_home and (outcome == "waiting" or (outcome == "placed" and leaving.after_grace))
+        kind, name = workload_of(pod)
+        return {
+            "namespace": pod.namespace,
+            "pod": original_name(pod),
+            "workload": f"{kind}/{pod.namespace}/{name}" if pod.owner is not None else "",
+            "outcome": outcome,
+            "then": _then(leaving, outcome),
+            "wave": leaving.wave,
+            "preempted": leaving.preempted,
+            "waitedBefore": leaving.waited_before,
+            "nodeName": placement.node if outcome == "placed" and placement is not None else "",
+            "ties": placement.ties if placement is not None else 0,
+            "victims": [str(it) for it in placement.victims] if placement is not None else [],
+            "budgets": [it.budget.name for it in self._ledger.guarding(pod)],
+            "home": None if home is None else listed(home),
+            "waitsFor": home.node if waits_for_home and home is not None else "",
+            "couldRunOn": None if names is None else names[:MOST_NAMES],
+            "couldRunOnCount": len(names or ()),
+            "placedLater": leaving.returned,
+        }
+
+
+def _samples(leaving: Iterable[LeavingPod]) -> dict[str, Pod]:
+    """Return a pod with constraints of each workload."""
+    samples: dict[str, Pod] = {}
+    for pod in (it.pod for it in leaving):
+        if pod.spec.spread and pod.owner is not None:
+            kind, name = workload_of(pod)
+            samples.setdefault(f"{kind}/{pod.namespace}/{name}", pod)
+    return samples
+
+
+def _outcome(leaving: LeavingPod, drain: NodeDrain) -> str:
+    """Return one of ``OUTCOMES``."""
+    placement = leaving.placement
+    if leaving.is_lost:
+        return "lost"
+    if placement is None:
+        if leaving.fault and (leaving.wave or leaving.waited_before):
+            return "notJudged"
+        return "blocked" if drain.ended and leaving.refusal else "notReached"
+    if placement.gate.code is Code.ERROR:
+        return "notJudged"
+    return "placed" if placement.node else "waiting"
+
+
+def _then(leaving: LeavingPod, outcome: str) -> str:
+    """Describe the outcome."""
+    placement, home = leaving.placement, leaving.home
+    node = "" if home is None else home.node
+    match outcome:
+        case "lost":
+            return "is lost: no controller creates it again"
+        case "blocked":
+            return f"is not evicted: {leaving.refusal}"
+        case "notReached":
+            return "not judged: it took too long"
+        case "notJudged":
+            return f"not judged: {leaving.fault or (placement.gate.message if placement is not None else '')}"
+        case "placed" if placement is not None:
+            if placement.node == node:
+                return f"goes home to {node}"
+            if leaving.after_grace:
+                return f"waits for {node}; after its grace starts on {placement.node}"
+            return f"starts on {placement.node}"
+    why = "" if placement is None else _why(placement)
+    if leaving.condition in ENDING:
+        return f"waits for {node}, and after its grace: {why}"
+    if leaving.condition is Restart.HELD_HOME:
+        return f"waits for {node}, which does not take it: {why}"
+    return f"waits for {node}" if leaving.condition is Restart.HELD else f"waits: {why}"
+
+
+def _why(placement: Placement) -> str:
+    """Return why a pod waits: the most frequent rejection, with its number of nodes."""
+    if not placement.gate.is_success:
+        return placement.gate.message
+    counts: Counter[str] = Counter()
+    for status, count in placement.rejections:
+        counts[f"{status.plugin}: {status.message}"] += count
+    for text, count in counts.most_common(1):
+        return f"{count} of {counts.total()}: {text}"
+    return "there is no other node"
+
+
+def _budget(drain: NodeDrain, key: str, allowed: int, healthy: int) -> Mapping[str, Any]:
+    """Return a ``DrainedBudget``. ``allowed``, ``healthy``: before the node is drained."""
+    state = drain.budgets[key]
+    pods = [it for it in drain.leaving if any(state is guarding for guarding in drain.guarding(it.pod))]
+    return {
+        "namespace": state.budget.namespace,
+        "name": state.budget.name,
+        "disruptionsAllowed": allowed,
+        "currentHealthy": healthy,
+        "desiredHealthy": state.budget.desired_healthy,
+        "pods": len(pods),
+        "waves": sorted({it.wave for it in pods if it.wave}),
+        "blocked": sum(_outcome(it, drain) == "blocked" for it in pods),
+    }

@@ -1,0 +1,295 @@
+"""Drain of nodes: evicts the pods of a node in waves, as their budgets allow, and places new pods in their stead.
+
+The rules are those of ``kubectl drain --ignore-daemonsets --force --delete-emptydir-data``: every pod is evicted whose
+budget allows it. Once the new pods of a wave are placed, they count as ready, and the next wave begins. Pods of
+DaemonSets, static pods and pods that end already are left alone. A drained node stays in the cluster, cordoned, so its
+domain counts for topology spread. No pod is placed there, even if it tolerates the cordon.
+
+Homes: pods that can start elsewhere at once are placed first, then pods that wait for their home during its grace
+period. Pods that wait for their home forever take no room elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.cache.counters import run_prepared
+from app.framework.cycle_state import CycleState
+from app.framework.node_info import Candidates
+from app.homes.lists import HomeLists
+from app.homes.protocol import Home, HomesPlugin
+from app.homes.restarts import ENDING, Restart, homes_of_node, restart_condition
+from app.kube.core_v1 import Node, Pod
+from app.kube.taints import UNSCHEDULABLE
+from app.runtime.framework import Framework
+from app.runtime.guard import PluginError
+from app.runtime.search import Search
+from app.runtime.slots import declares
+from app.verbs.candidates import unreadable_nodes
+from app.whatif.budget import Budget
+from app.whatif.evictions import BudgetLedger, BudgetState
+from app.whatif.placing import AGAIN, Placement, Placer, recreated
+from app.whatif.scratch import ScratchCluster
+
+APART: Final = {"DaemonSet": "DaemonSet", "Node": "static pod"}
+"""Controllers whose pods a drain leaves alone. Static pods are owned by their Node."""
+
+ENDS: Final = "ends already"
+
+
+class LeavingPod(Struct, eq=False):
+    """Pod that leaves its node. ``pod``: as it was there, or as it waits for its home there, without a node.
+
+    ``wave``: number of the wave in which it leaves; 0 if it does not · ``refusal``: why the Eviction API refuses to
+    evict it to the end · ``preempted``: evicted from another node, by preemption for a pod of the drain ·
+    ``after_grace``: placed only after the grace period of its home · ``placement``: of the new pod; ``None`` if there
+    is none · ``returned``: node of the new pod that waited until the drained node was uncordoned · ``fault``: why its
+    home is unknown.
+    """
+
+    pod: Pod
+    home: Home | None = None
+    condition: Restart = Restart.FREE
+    wave: int = 0
+    refusal: str = ""
+    preempted: bool = False
+    after_grace: bool = False
+    placement: Placement | None = None
+    returned: str = ""
+    fault: str = ""
+
+    @property
+    def is_lost(self) -> bool:
+        """True if the pod is evicted and no controller creates a new one."""
+        return self.pod.owner is None and (self.wave > 0 or self.preempted)
+
+    @property
+    def waited_before(self) -> bool:
+        """True if the pod has no node, and waits for its home on the drained node."""
+        return not self.pod.node_name
+
+
+class DrainPlacer(Placer):
+    """Places pods on all nodes but the ``closed`` ones. A pod whose home lets it go starts elsewhere.
+
+    ``free``: UIDs of the pods that do not have to wait for their home.
+    """
+
+    def __init__(self, scratch: ScratchCluster) -> None:
+        super().__init__(scratch, preempts=True)
+        self.closed: set[str] = set()
+        self.free: set[str] = set()
+        self._without_homes: dict[str, Search] = {}
+
+    def candidates(self, pod: Pod) -> Candidates:
+        return super().candidates(pod).without({*self.closed, *unreadable_nodes(self._cluster)})
+
+    def tried(self, framework: Framework, pod: Pod, search: Search | None = None) -> Placement:
+        """Like ``Placer.tried``, but a fault of a plugin concerns only this pod, which then waits."""
+        try:
+            placement = super().tried(framework, pod, search)
+            if placement.waits and pod.uid in self.free and _is_held(framework, placement):
+                return super().tried(framework, pod, self.without_homes(framework))
+        except PluginError as fault:
+            return Placement(pod, gate=fault.status)
+        return placement
+
+    def fitting(self, pod: Pod) -> Sequence[str]:
+        """Return the nodes that fit a pod if no plugin holds it to its home; none if a plugin fails."""
+        search = self.without_homes(self._scratch.framework_for(pod))
+
+        def passed() -> Sequence[str]:
+            with self._cluster.without(pod.uid, pod.key):
+                return tuple(search.find_nodes_that_fit(pod, self.candidates(pod), CycleState()).passed)
+
+        try:
+            return run_prepared(passed)
+        except PluginError:
+            return ()
+
+    @contextmanager
+    def without_preemption(self) -> Iterator[None]:
+        """Evict no pods while the block runs."""
+        self._preempts = False
+        try:
+            yield
+        finally:
+            self._preempts = True
+
+    def without_homes(self, framework: Framework) -> Search:
+        """Return all filters but those of plugins that keep homes."""
+        name = framework.scheduler_name
+        if name not in self._without_homes:
+            self._without_homes[name] = framework.search_without(HomesPlugin)
+        return self._without_homes[name]
+
+
+def _is_held(framework: Framework, placement: Placement) -> bool:
+    """Return whether a plugin that keeps homes rejects a node."""
+    plugins = framework.plugins
+    return any(declares(type(plugins.get(it.plugin)), HomesPlugin) for it, _ in placement.rejections)
+
+
+class NodeDrain:
+    """Drain of one node on a scratch cluster.
+
+    ``leaving``: pods that are evicted, and those that wait for their home there · ``apart``: pods that are left alone,
+    each with the reason · ``homes``: homes on the node whose pod does not run there · ``placements``: of the new pods.
+    """
+
+    def __init__(self, scratch: ScratchCluster, placer: DrainPlacer, ledger: BudgetLedger, node: str) -> None:
+        self._scratch = scratch
+        self._cluster = scratch.cluster
+        self._placer = placer
+        self._ledger = ledger
+        self._records: dict[str, LeavingPod] = {}
+        self.node = node
+        self.leaving: list[LeavingPod] = []
+        self.apart: list[tuple[Pod, str]] = []
+        self.homes: list[Home] = []
+        self.placements: list[Placement] = []
+        self.budgets: dict[str, BudgetState] = {}
+        self.waves = 0
+        self.ended = False
+
+    @property
+    def is_known(self) -> bool:
+        return self._cluster.has_node(self.node)
+
+    def begin(self) -> None:
+        """Find the pods and homes of the node. Raises ``PluginError`` if a plugin cannot list its homes."""
+        lists = HomeLists(self._scratch.frameworks(), self._scratch.guard)
+        listed = homes_of_node(lists.homes(), self.node)
+        info = self._cluster.base_nodes.get(self.node)
+        pods = sorted(info.pods.values(), key=lambda it: it.key) if info is not None else ()
+        for pod in pods:
+            reason = ENDS if pod.terminating else APART.get(pod.owner.kind, "") if pod.owner is not None else ""
+            if reason:
+                self.apart.append((pod, reason))
+            else:
+                self.leaving.append(self._leaving(lists, pod))
+        for home in listed:
+            pod_of_home = self._cluster.pod(home.owner.namespace, home.pod) if home.pod else None
+            node = "" if pod_of_home is None else pod_of_home.node_name
+            if pod_of_home is not None and not node and self.is_known and not pod_of_home.uid.endswith(AGAIN):
+                self.leaving.append(LeavingPod(pod_of_home, home, restart_condition(home, self.node)))
+            elif node != self.node:
+                self.homes.append(home)
+        for leaving in self.leaving:
+            for state in self._ledger.guarding(leaving.pod):
+                self.budgets[state.name] = state
+
+    def _leaving(self, lists: HomeLists, pod: Pod) -> LeavingPod:
+        try:
+            home = lists.home_of(self._scratch.framework_for(pod), pod)
+        except PluginError as fault:
+            return LeavingPod(pod, fault=fault.status.message)
+        return LeavingPod(pod, home, Restart.FREE if home is None else restart_condition(home, self.node))
+
+    def steps(self, budget: Budget) -> Iterator[str | None]:
+        """Evict the pods and place new ones, in waves. If the budget ends, ``ended`` stays false.
+
+        The node must be cordoned.
+        """
+        self._placer.closed.add(self.node)
+        more = True
+        while more:
+            more = yield from self._wave(budget)
+
+    def _wave(self, budget: Budget) -> Generator[str | None, None, bool]:
+        """Evict and place pods of one wave; if no more can be evicted, end grace periods. Return whether to go on."""
+        evicted = self._evict()
+        pods = [self._new_pod(it) for it in evicted if not it.is_lost and not it.fault]
+        if not evicted:
+            pods = self._after_grace()
+            if not pods:
+                self.ended = True
+                return False
+        for _ in self._placer.placing(pods, self.placements):
+            yield f"{self.node}: {len(self.placements)} of {len(self.leaving)} pods placed or waiting"
+            if budget.is_over:
+                break
+        self._note()
+        return not budget.is_over
+
+    def _evict(self) -> list[LeavingPod]:
+        """Evict all pods that their budgets allow to evict now."""
+        evicted: list[LeavingPod] = []
+        for leaving in self.leaving:
+            if leaving.wave or leaving.preempted:
+                continue
+            leaving.refusal = "" if leaving.waited_before else self._ledger.refusal(leaving.pod)
+            if not leaving.refusal:
+                leaving.wave = self.waves + 1
+                if not leaving.waited_before:
+                    self._ledger.remove(leaving.pod)
+                self._cluster.delete_pod(leaving.pod.key, leaving.pod.uid)
+                evicted.append(leaving)
+        self.waves += bool(evicted)
+        return evicted
+
+    def _new_pod(self, leaving: LeavingPod) -> Pod:
+        pod = leaving.pod.nominated("") if leaving.waited_before else recreated(leaving.pod)
+        self._records[pod.uid] = leaving
+        if leaving.condition is Restart.FREE:
+            self._placer.free.add(pod.uid)
+        return pod
+
+    def _after_grace(self) -> list[Pod]:
+        """End the grace periods of all waiting pods, and return these pods to place them again."""
+        ending: list[Pod] = []
+        for placement in tuple(self.placements):
+            record = self._records.get(placement.pod.uid)
+            if placement.waits and record is not None and record.condition in ENDING and not record.after_grace:
+                record.after_grace = True
+                self._placer.free.add(placement.pod.uid)
+                self.placements.remove(placement)
+                ending.append(placement.pod)
+        return ending
+
+    def _note(self) -> None:
+        """Assign placements to the pods that left, and let the budgets count new pods that are placed."""
+        for placement in self.placements:
+            record = self._records.get(placement.pod.uid)
+            if record is not None:
+                record.placement = placement
+            for victim in placement.victims if placement.node else ():
+                self._preempted(victim)
+        gone = {pod.uid for it in self.placements if it.node for pod in it.victims}
+        self.placements = [it for it in self.placements if it.pod.uid not in gone]
+        for leaving in self.leaving:
+            if leaving.placement is not None and leaving.placement.node:
+                self._ledger.restore(leaving.pod)
+
+    def guarding(self, pod: Pod) -> Sequence[BudgetState]:
+        """Return the budgets that select the pod."""
+        return self._ledger.guarding(pod)
+
+    def waiting(self) -> list[LeavingPod]:
+        """Return the pods whose new pod waits and can be tried again."""
+        placements = ((it, it.placement) for it in self.leaving if not it.returned)
+        return [it for it, found in placements if found is not None and found.waits and found.gate.is_success]
+
+    def _preempted(self, victim: Pod) -> None:
+        """Follow a pod that preemption evicted, to its new pod."""
+        record = self._records.get(victim.uid)
+        again = recreated(victim).uid
+        if again in self._records:
+            return  # followed after an earlier wave
+        if record is None:
+            record = LeavingPod(victim, preempted=True)
+            self.leaving.append(record)
+        self._ledger.remove(record.pod)
+        record.placement = None
+        self._records[again] = record
+
+
+def cordoned(node: Node) -> Node:
+    """Return a node as it is after ``kubectl cordon``."""
+    taints = (*(it for it in node.taints if it.key != UNSCHEDULABLE.key), UNSCHEDULABLE)
+    return replace(node, unschedulable=True, taints=taints)

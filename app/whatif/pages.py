@@ -1,0 +1,70 @@
+"""Endpoints of the what-ifs. Each computes its answer on a copy of the snapshot and writes nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from app.server.bodies import documented, parsed
+from app.whatif.budget import Budget
+from app.whatif.drain_models import DRAIN_PLAN, DrainBody, DrainPlan
+from app.whatif.drain_plan import DrainRequest, drained
+from app.whatif.running import Compute, Steps, WhatIf
+from app.whatif.scratch import ScratchCluster
+from app.whatif.simulate import Scale, SimulationRequest, simulated
+from app.wire.explain_v1 import API_VERSION
+from app.wire.whatif_v1 import SIMULATION, SimulateRequest, Simulation
+
+FAILURES: Final[dict[int | str, dict[str, Any]]] = {
+    500: {"description": "A plugin failed."},
+    503: {"description": "The snapshot is incomplete, or another what-if is computed: try again after Retry-After."},
+}
+_SCALE_EXAMPLE: Final = {"scale": [{"namespace": "shop", "kind": "Deployment", "name": "web", "replicas": 12}]}
+_DRAIN_EXAMPLE: Final = {"nodes": ["node-b2"]}
+
+
+def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
+    """Create the router of all what-ifs."""
+    router = APIRouter(prefix="/api/v1", tags=["operator"])
+
+    @router.post(
+        "/simulate",
+        response_model=Simulation,
+        responses=FAILURES,
+        summary="Where would these pods go? Places pods of manifests or of a scaled workload, one after the other",
+        openapi_extra=documented(SimulateRequest, scale=_SCALE_EXAMPLE),
+    )
+    async def simulate(request: Request) -> Response:
+        body = await parsed(request, SimulateRequest.model_validate_json, max_body_bytes)
+        wanted = SimulationRequest(
+            body.objects,
+            [Scale(it.namespace, it.kind, it.name, it.replicas) for it in body.scale],
+            body.namespace,
+            body.preempt,
+        )
+        return await answered(what_if, SIMULATION, lambda scratch, budget: simulated(scratch, wanted, budget))
+
+    @router.post(
+        "/drain",
+        response_model=DrainPlan,
+        responses=FAILURES,
+        summary="Where would the pods of these nodes go, which would wait, and which budgets block?",
+        openapi_extra=documented(DrainBody, nodes=_DRAIN_EXAMPLE),
+    )
+    async def drain(request: Request) -> Response:
+        body = await parsed(request, DrainBody.model_validate_json, max_body_bytes)
+        wanted = DrainRequest(body.nodes, body.keep_cordoned)
+        return await answered(what_if, DRAIN_PLAN, lambda scratch, budget: drained(scratch, wanted, budget))
+
+    return router
+
+
+async def answered(what_if: WhatIf, kind: str, compute: Compute) -> Response:
+    """Return the answer of a what-if as JSON of this kind. Raises ``VerbFailure`` or ``RequestValidationError``."""
+
+    def named(scratch: ScratchCluster, budget: Budget) -> Steps:
+        answer = yield from compute(scratch, budget)
+        return {"apiVersion": API_VERSION, "kind": kind, **answer}
+
+    return Response(await what_if.answer(named), media_type="application/json")

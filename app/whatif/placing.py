@@ -1,0 +1,196 @@
+"""Places pods on a scratch cluster by whole scheduling cycles, each pod assumed before the next.
+
+The order is that of the profile's QueueSort. Of several nodes with the best score, kube-scheduler chooses one at
+random; here the first by name is chosen, and the number of others is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import cmp_to_key, partial
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.analysis.pending import Inputs, inputs_of
+from app.cache.counters import run_prepared
+from app.framework.cycle_state import CycleState
+from app.framework.node_info import Candidates
+from app.framework.status import SUCCESS, Status
+from app.kube.core_v1 import Pod
+from app.runtime.framework import Framework
+from app.runtime.post_filters import advance
+from app.runtime.search import Search
+from app.whatif.scratch import ScratchCluster
+
+AGAIN: Final = "-again"
+"""Suffix of the UIDs of pods that are created again, and of the names of most of them."""
+
+_NO_VICTIMS: Final[Sequence[Pod]] = ()
+
+
+class Placement(Struct, frozen=True):
+    """Result of the scheduling cycle of one pod. ``node``: empty if the pod waits.
+
+    ``ties``: number of other nodes with the same score. ``gate``: status of PreEnqueue, which is not Success if the pod
+    is not queued. ``rejections``: number of nodes by rejection, the most frequent first. ``victims``: pods that
+    preemption would evict from ``nominated``.
+    """
+
+    pod: Pod
+    node: str = ""
+    ties: int = 0
+    gate: Status = SUCCESS
+    rejections: Sequence[tuple[Status, int]] = ()
+    nominated: str = ""
+    victims: Sequence[Pod] = _NO_VICTIMS
+
+    @property
+    def waits(self) -> bool:
+        """True if the pod has no node."""
+        return not self.node
+
+
+class Placer:
+    """Places pods on a scratch cluster. ``preempts``: evict victims, and place the pod on the node that they free."""
+
+    def __init__(self, scratch: ScratchCluster, *, preempts: bool = False) -> None:
+        self._scratch = scratch
+        self._cluster = scratch.cluster
+        self._preempts = preempts
+
+    def queued(self, pods: Sequence[Pod]) -> list[Pod]:
+        """Return pods in the order of QueueSort; equal ones in the given order. Raises ``PluginError``."""
+
+        def compare(one: tuple[int, Pod], other: tuple[int, Pod]) -> int:
+            framework = self._scratch.framework_for(one[1])
+            if framework.less(one[1], one[0], other[1], other[0]):
+                return -1
+            return 1 if framework.less(other[1], other[0], one[1], one[0]) else one[0] - other[0]
+
+        return [pod for _, pod in sorted(enumerate(pods), key=cmp_to_key(compare))]
+
+    def placing(self, pods: Sequence[Pod], placements: list[Placement]) -> Iterator[None]:
+        """Place pods in the order of the queue, one in a step, and append the results. Raises ``PluginError``.
+
+        Victims that are evicted and have a controller come back as new pods at the end of the queue. Then the pods that
+        wait are tried again, until a pass places none of them: another pod can be what a pod needs near it. The result
+        of a pod that is placed later replaces the earlier one, at the end of the list.
+        """
+        yield from self._each(self.queued(pods), placements)
+        placed = True
+        while placed:
+            placed = yield from self._again(placements)
+
+    def _each(self, queue: list[Pod], placements: list[Placement]) -> Iterator[None]:
+        """Place the pods of the queue, and then new pods in the stead of evicted victims that have a controller."""
+        for pod in queue:
+            placement = self.place(pod)
+            placements.append(placement)
+            if placement.node:
+                queue += [recreated(victim) for victim in placement.victims if victim.owner is not None]
+            yield
+
+    def _again(self, placements: list[Placement]) -> Generator[None, None, bool]:
+        """Try all waiting pods again, of equal ones only one if that fails. Return True if a pod was placed."""
+        failed: set[Inputs] = set()
+        waiting = [it for it in placements if it.waits and it.gate.is_success]
+        if len(waiting) == len(placements):
+            return False
+        placed = False
+        for earlier in waiting:
+            inputs = inputs_of(earlier.pod)
+            if inputs in failed:
+                continue
+            placement = self.place(earlier.pod)
+            if placement.node:
+                placements.remove(earlier)
+                placements.append(placement)
+                victims = [recreated(victim) for victim in placement.victims if victim.owner is not None]
+                yield from self._each(victims, placements)
+                placed = True
+            else:
+                failed.add(inputs)
+            yield
+        return placed
+
+    def place(self, pod: Pod) -> Placement:
+        """Run one cycle for a pod without a node, and put the pod on the chosen node. Raises ``PluginError``."""
+        framework = self._scratch.framework_for(pod)
+        self._cluster.upsert_pod(pod)
+        placement = self.tried(framework, pod)
+        if placement.victims and self._preempts:
+            for victim in placement.victims:
+                self._cluster.delete_pod(victim.key, victim.uid)
+            again = self.tried(framework, pod)
+            placement = replace(again, nominated=placement.nominated, victims=placement.victims)
+        if placement.node:
+            self._cluster.upsert_pod(replace(pod, node_name=placement.node).nominated(""))
+        return placement
+
+    def tried(self, framework: Framework, pod: Pod, search: Search | None = None) -> Placement:
+        """Run one cycle for a pod and change nothing. ``search``: other filters than all of the profile.
+
+        Raises ``PluginError``.
+        """
+        gate = framework.pre_enqueue(pod)
+        if not gate.is_success:
+            return Placement(pod, gate=gate)
+        return run_prepared(partial(self._cycle, framework, pod, search or framework.search))
+
+    def candidates(self, pod: Pod) -> Candidates:
+        """Return the nodes that are tried for a pod."""
+        return Candidates.of(self._cluster.nodes)
+
+    def _cycle(self, framework: Framework, pod: Pod, search: Search) -> Placement:
+        """Raises ``PluginError`` or ``Unprepared``."""
+        with self._cluster.without(pod.uid, pod.key):
+            nodes = self.candidates(pod)
+            result = search.find_nodes_that_fit(pod, nodes, CycleState())
+            if result.passed:
+                scores = framework.scoring.score(CycleState(), pod, nodes.among(result.passed))
+                best = scores.best
+                return Placement(pod, min(best), len(best) - 1)
+            rejected = result.rejected()
+            nominated, victims = self._victims(framework, pod, rejected)
+        counted = Counter(rejected.values()).most_common()
+        return Placement(pod, rejections=counted, nominated=nominated, victims=victims)
+
+    def _victims(self, framework: Framework, pod: Pod, rejected: Mapping[str, Status]) -> tuple[str, Sequence[Pod]]:
+        """Return the node to which preemption nominates the pod, and the pods to evict there.
+
+        Raises ``PluginError`` or ``Unprepared``.
+        """
+        if not framework.slots["postFilter"] or not rejected:
+            return "", ()
+        steps = framework.post_filters.post_filter(self._state(framework, pod), pod, rejected)
+        over, answer = advance(steps, None)
+        while not over:
+            over, answer = advance(steps, self._state(framework, pod))
+        result, _ = answer
+        if result is None or result.victims is None:
+            return "", ()
+        return result.nominated_node_name, result.victims.pods
+
+    @staticmethod
+    def _state(framework: Framework, pod: Pod) -> CycleState:
+        state = CycleState()
+        framework.filters.pre_filter(state, pod)
+        return state
+
+
+def recreated(pod: Pod) -> Pod:
+    """Return the pod that a controller creates in place of a pod that is gone. A StatefulSet keeps the name."""
+    keeps_name = pod.owner is not None and pod.owner.kind in ("StatefulSet", "VirtualMachineInstance")
+    name = pod.name if keeps_name else f"{pod.name}{AGAIN}"
+    return replace(pod, name=name, uid=f"{pod.uid}{AGAIN}", node_name="", terminating=False).nominated("")
+
+
+def original_name(pod: Pod) -> str:
+    """Return the name of the pod in whose stead this pod was created, however often; else the name of the pod."""
+    name, uid = pod.name, pod.uid
+    while uid.endswith(AGAIN):
+        name, uid = name.removesuffix(AGAIN), uid.removesuffix(AGAIN)
+    return name

@@ -1,0 +1,219 @@
+"""Scales workloads of a snapshot: new pods are copies of an existing pod, and pods go in the controller's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from msgspec.structs import astuple, replace
+
+from app.analysis.removal import ordinal_of, removal_order
+from app.analysis.workloads import workloads_of
+from app.cache.cluster import Cluster
+from app.kube.core_v1 import NOT_WAITING, Pod, PodSpec
+from app.kube.disruption import NO_DISRUPTION
+from app.kube.extras import interned_parts
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
+from app.kube.labels import label_set
+from app.kube.meta_v1 import ANNOTATION_DOMAIN
+from app.kube.persistent_volumes import PersistentVolumeClaim
+from app.kube.volumes import PodVolume
+from app.whatif.simulated import ScaledWorkload, SimulatedPod, generated_name, uid_of
+
+_PODS_PER_STEP: Final = 256
+_STATEFUL_SET: Final = "StatefulSet"
+_BY_BIND: Final = (f"{ANNOTATION_DOMAIN}home", f"{ANNOTATION_DOMAIN}unclear-bind")
+"""Beginnings of the annotations that Homeport writes at bind, which a new pod does not have."""
+
+_ORDERED: Final = (_STATEFUL_SET, "Deployment", "ReplicaSet", "ReplicationController")
+_POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
+_POD_INDEX: Final = "apps.kubernetes.io/pod-index"
+_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_OTHER_REVISIONS: Final = "pods of several controllers exist; a rollout changes their order"
+_GENERATED_CLAIMS: Final = "devices of the ResourceClaims that the copied pod has"
+
+
+class WorkloadPods:
+    """Active pods of the workloads of a snapshot, by namespace. A namespace is indexed at its first use."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._by_namespace: dict[str, dict[tuple[str, str], list[Pod]]] = {}
+
+    def steps(self, namespace: str) -> Iterator[None]:
+        """Index a namespace in short steps. Does nothing if it is indexed."""
+        if namespace in self._by_namespace:
+            return
+        index: dict[tuple[str, str], list[Pod]] = {}
+        for number, pod in enumerate(self._cluster.pods_in(namespace)):
+            if not pod.terminating and not pod.finished:
+                for workload in workloads_of(pod):
+                    index.setdefault(workload, []).append(pod)
+            if number % _PODS_PER_STEP == _PODS_PER_STEP - 1:
+                yield
+        self._by_namespace[namespace] = index
+
+    def of(self, namespace: str, kind: str, name: str) -> Sequence[Pod]:
+        """Return the active pods of a workload in an indexed namespace."""
+        return self._by_namespace[namespace].get((kind, name), ())
+
+
+class Rescaling:
+    """New number of replicas of a workload that has active pods. ``now``: creation time of the first added pod."""
+
+    def __init__(
+        self, cluster: Cluster, pods: Sequence[Pod], kind: str, name: str, replicas: int, now: datetime
+    ) -> None:
+        self._cluster = cluster
+        self._pods = pods
+        self._kind = kind
+        self._name = name
+        self._replicas = replicas
+        self._now = now
+        self._source = max(pods, key=lambda it: it.created)
+        self._title = f"{kind}/{self._source.namespace}/{name}"
+
+    @property
+    def added(self) -> int:
+        """Maximum number of pods that are added."""
+        if self._kind != _STATEFUL_SET:
+            return max(0, self._replicas - len(self._pods))
+        wanted = self._wanted_ordinals()
+        return len(wanted) - len({it for it in map(ordinal_of, self._pods) if it in wanted})
+
+    def steps(self, scaled: ScaledWorkload) -> Iterator[None]:
+        """Add the pods that come and those that go to ``scaled``, in short steps."""
+        added = self._ordinals() if self._kind == _STATEFUL_SET else self._copies()
+        for number, (pod, objects) in enumerate(added):
+            scaled.added.append(SimulatedPod(pod, self._title, self._doubt()))
+            scaled.objects += objects
+            if number % _PODS_PER_STEP == _PODS_PER_STEP - 1:
+                yield
+        removed = self._removed()
+        if removed:
+            scaled.removed += removed
+            scaled.approximate = scaled.approximate or self._doubt_of_order()
+        yield
+
+    def _removed(self) -> Sequence[Pod]:
+        order = removal_order(self._kind, self._pods, self._now)
+        if self._kind == _STATEFUL_SET:
+            wanted = self._wanted_ordinals()
+            return [pod for pod in order if ordinal_of(pod) not in wanted]
+        return order[: max(0, len(self._pods) - self._replicas)]
+
+    def _doubt_of_order(self) -> str:
+        if self._kind not in _ORDERED:
+            return f"a {self._kind} removes pods in an order that also depends on their state"
+        owners = {pod.owner.uid for pod in self._pods if pod.owner is not None}
+        return _OTHER_REVISIONS if len(owners) > 1 else ""
+
+    def _doubt(self) -> str:
+        claims = self._source.spec.parts.claims
+        has_templates = claims is not None and any(it.template is not None for it in claims.claims)
+        return _GENERATED_CLAIMS if has_templates else ""
+
+    def _wanted_ordinals(self) -> range:
+        """Return the ordinals of the new number of replicas. The first ordinal is the lowest of an existing pod."""
+        start = max(0, min(map(ordinal_of, self._pods)))
+        return range(start, start + self._replicas)
+
+    def _ordinals(self) -> Iterator[tuple[Pod, list[tuple[Kind[Any], Any]]]]:
+        """Yield the pods of the ordinals that do not exist, each with its new claims. A pod that ends still exists."""
+        names = ((it, f"{self._name}-{it}") for it in self._wanted_ordinals())
+        missing = (it for it in names if self._cluster.pod(self._source.namespace, it[1]) is None)
+        for number, (ordinal, name) in enumerate(missing):
+            labels = {_POD_NAME: name, _POD_INDEX: str(ordinal)}
+            spec, claims = self._with_claims_of(ordinal)
+            yield self._copy(name, number, labels, spec), claims
+
+    def _copies(self) -> Iterator[tuple[Pod, list[tuple[Kind[Any], Any]]]]:
+        spec = self._without_node(self._source.spec.parts.volumes)
+        base = f"{self._source.owner.name if self._source.owner else self._name}-"
+        index = max((_index_of(it) for it in self._pods), default=-1)
+        number = 0
+        for _ in range(self._replicas - len(self._pods)):
+            name = generated_name(base, number)
+            while self._cluster.pod(self._source.namespace, name) is not None:
+                number += 1
+                name = generated_name(base, number)
+            index += 1
+            yield self._copy(name, number, {_COMPLETION_INDEX: str(index)}, spec), []
+            number += 1
+
+    def _copy(self, name: str, number: int, labels: Mapping[str, str], spec: PodSpec) -> Pod:
+        """Return a new pod like the copied one. Of ``labels``, it gets those that the copied pod has."""
+        source = self._source
+        changed = {key: value for key, value in labels.items() if key in source.labels}
+        return replace(
+            source,
+            name=name,
+            uid=uid_of("Pod", source.namespace, name),
+            resource_version="1",
+            labels=label_set({**source.labels, **changed}) if changed else source.labels,
+            annotations={key: value for key, value in source.annotations.items() if not key.startswith(_BY_BIND)},
+            spec=spec,
+            node_name="",
+            waiting=NOT_WAITING,
+            created=(self._now + timedelta(seconds=number)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            lifecycle=self._lifecycle(),
+        )
+
+    def _lifecycle(self) -> Any:
+        known = self._source.lifecycle
+        if known is None:
+            return None
+        fresh = replace(known, started=None, preempted=False)
+        return NO_DISRUPTION if fresh == NO_DISRUPTION else fresh
+
+    def _without_node(self, volumes: tuple[PodVolume, ...] | None) -> PodSpec:
+        """Return the spec of the copied pod with these volumes. A pod with a node has no pending volumes."""
+        spec = self._source.spec
+        if volumes is None:
+            return spec
+        pending = None
+        if spec.parts.pending_volumes is not None:
+            pending = tuple(it for it in volumes if it.claim is not None or it.ephemeral)
+        parts = replace(spec.parts, volumes=volumes, pending_volumes=pending)
+        return replace(spec, parts=interned_parts(*astuple(parts)))
+
+    def _with_claims_of(self, ordinal: int) -> tuple[PodSpec, list[tuple[Kind[Any], Any]]]:
+        """Return the spec with the claims of an ordinal, and the claims that do not exist yet."""
+        volumes = self._source.spec.parts.volumes
+        if not volumes:
+            return self._without_node(volumes), []
+        own, new = f"-{self._source.name}", f"-{self._name}-{ordinal}"
+        changed: list[PodVolume] = []
+        created: list[tuple[Kind[Any], Any]] = []
+        for volume in volumes:
+            if volume.claim is None or not volume.claim.endswith(own):
+                changed.append(volume)
+                continue
+            claim = volume.claim.removesuffix(own) + new
+            changed.append(replace(volume, claim=claim))
+            source = self._cluster.others.get(PERSISTENT_VOLUME_CLAIMS, self._source.namespace, volume.claim)
+            exists = self._cluster.others.get(PERSISTENT_VOLUME_CLAIMS, self._source.namespace, claim) is not None
+            if source is not None and not exists:
+                created.append((PERSISTENT_VOLUME_CLAIMS, _unbound(source, claim)))
+        return self._without_node(tuple(changed)), created
+
+
+def _unbound(source: PersistentVolumeClaim, name: str) -> PersistentVolumeClaim:
+    """Return a new claim like ``source``, which is not bound yet."""
+    return replace(
+        source,
+        name=name,
+        uid=uid_of("PersistentVolumeClaim", source.namespace, name),
+        resource_version="1",
+        volume_name="",
+        selected_node=None,
+        bind_completed=False,
+        lost=False,
+        terminating=False,
+    )
+
+
+def _index_of(pod: Pod) -> int:
+    index = pod.labels.get(_COMPLETION_INDEX, "")
+    return int(index) if index.isascii() and index.isdigit() else -1

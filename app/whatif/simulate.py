@@ -1,0 +1,180 @@
+"""Simulation: places the pods of manifests, or of a scaled workload, one after the other on a scratch cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.analysis.workloads import workload_of
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import Pod
+from app.kube.extras import NotDecoded
+from app.whatif.budget import Budget
+from app.whatif.mistakes import RequestMistake
+from app.whatif.placing import Placement, Placer
+from app.whatif.reasons import waiting_groups
+from app.whatif.scratch import ScratchCluster
+from app.whatif.spread import changes, spread_of
+from app.whatif.templates import ManifestPods, SimulatedPod, TemplateError, pods_of, scaled
+
+MOST_PODS: Final = 5000
+"""Maximum number of pods of one simulation."""
+
+FULL: Final = 0.9
+"""A node is listed as full if the pods on it request at least this part of a resource."""
+
+_STEP: Final = 50
+_WAITS: Final = "exists and waits now"
+
+
+class Scale(Struct, frozen=True):
+    """Workload to scale to a number of replicas."""
+
+    namespace: str
+    kind: str
+    name: str
+    replicas: int
+
+
+class SimulationRequest(Struct, frozen=True):
+    """``objects``: Kubernetes objects as in manifests. ``namespace``: for objects without one.
+
+    ``preempts``: evict the victims of preemption too.
+    """
+
+    objects: Sequence[Mapping[str, Any]]
+    scale: Sequence[Scale]
+    namespace: str
+    preempts: bool
+
+
+def simulated(
+    scratch: ScratchCluster, request: SimulationRequest, budget: Budget
+) -> Generator[str | None, None, Mapping[str, Any]]:
+    """Simulate a request. The steps return the fields of a ``Simulation``. Raises ``RequestMistake``, ``PluginError``.
+
+    If the budget ends, the pods that are left are not judged.
+    """
+    changed = _changes_of(scratch, request)
+    added, removed = changed.added, changed.removed
+    for kind, obj in changed.objects:
+        scratch.cluster.others.upsert(kind, obj)
+    one_of_each = _one_of_each(added, removed)
+    before = spread_of(scratch, one_of_each)
+    for pod in removed:
+        scratch.cluster.delete_pod(pod.key, pod.uid)
+    yield None
+    placer = Placer(scratch, preempts=request.preempts)
+    placements: list[Placement] = []
+    for _ in placer.placing([it.pod for it in added], placements):
+        yield f"placing pods: {len(placements)} of {len(added)}" if len(placements) % _STEP == 0 else None
+        if budget.is_over:
+            break
+    by_uid = {it.pod.uid: it for it in added}
+    waiting = yield from waiting_groups(scratch, placements, budget)
+    placed = [it for it in placements if it.node]
+    return {
+        "placed": len(placed),
+        "waiting": len(placements) - len(placed),
+        "notReached": max(0, len(added) - len(placements)),
+        "pods": [_pod(it, by_uid.get(it.pod.uid)) for it in placements],
+        "ignored": changed.ignored,
+        "notes": changed.notes,
+        "removed": [{"namespace": it.namespace, "pod": it.name, "nodeName": it.node_name} for it in removed],
+        "waitingGroups": waiting,
+        "spread": [*changes(before, spread_of(scratch, one_of_each))],
+        "fullNodes": [*_full_nodes(scratch, {it.node for it in placed})],
+    }
+
+
+def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> ManifestPods:
+    """Return the pods that are added and removed. Raises ``RequestMistake``."""
+    try:
+        changes = pods_of(request.objects, scratch.cluster, request.namespace, MOST_PODS)
+    except TemplateError as mistake:
+        raise RequestMistake(_field(f"objects[{mistake.index}]", mistake.field), mistake.message) from None
+    for number, scale in enumerate(request.scale):
+        room = MOST_PODS - len(changes.added)
+        try:
+            change = scaled(scratch.cluster, scale.namespace, scale.kind, scale.name, scale.replicas, most=room)
+        except TemplateError as mistake:
+            raise RequestMistake(_field(f"scale[{number}]", mistake.field), mistake.message) from None
+        changes.added += change.added
+        changes.removed += change.removed
+        changes.objects += change.objects
+        if change.approximate:
+            changes.notes.append(f"{scale.kind}/{scale.namespace}/{scale.name}: {change.approximate}")
+    if changes.approximate:
+        changes.notes.append(changes.approximate)
+    changes.added[:0] = _already_waiting(scratch, request, changes)
+    return changes
+
+
+def _already_waiting(
+    scratch: ScratchCluster, request: SimulationRequest, changes: ManifestPods
+) -> Iterable[SimulatedPod]:
+    """Yield the pods of the same workloads that have no node now: the scheduler tries them before new ones."""
+    workloads = {it.workload for it in changes.added} | {_title(it.kind, it.namespace, it.name) for it in request.scale}
+    leaving = {it.uid for it in changes.removed}
+    for namespace in {it.split("/")[1] for it in workloads if it}:
+        for pod in scratch.cluster.pods_in(namespace):
+            if not pod.node_name and not pod.terminating and pod.uid not in leaving:
+                kind, name = workload_of(pod)
+                if (title := _title(kind, namespace, name)) in workloads:
+                    yield SimulatedPod(pod, title, _WAITS)
+
+
+def _title(kind: str, namespace: str, name: str) -> str:
+    return f"{kind}/{namespace}/{name}"
+
+
+def _field(whole: str, part: str) -> str:
+    return f"{whole}.{part}" if part else whole
+
+
+def _one_of_each(added: Iterable[SimulatedPod], removed: Iterable[Pod]) -> dict[str, Pod]:
+    """Return one pod with constraints of each workload."""
+    pods: dict[str, Pod] = {}
+    for simulated_pod in added:
+        pods.setdefault(simulated_pod.workload or f"Pod/{simulated_pod.pod}", simulated_pod.pod)
+    for pod in removed:
+        kind, name = workload_of(pod)
+        pods.setdefault(_title(kind, pod.namespace, name), pod)
+    return {workload: pod for workload, pod in pods.items() if pod.spec.spread}
+
+
+def _pod(placement: Placement, simulated_pod: SimulatedPod | None) -> Mapping[str, Any]:
+    """Return a ``SimulatedPlacement``. A pod that is not of the request comes back after preemption."""
+    return {
+        "namespace": placement.pod.namespace,
+        "pod": placement.pod.name,
+        "workload": simulated_pod.workload if simulated_pod is not None else "",
+        "approximate": simulated_pod.approximate if simulated_pod is not None else "evicted before, created again",
+        "nodeName": placement.node,
+        "ties": placement.ties,
+        "nominatedNodeName": placement.nominated,
+        "victims": [str(it) for it in placement.victims],
+    }
+
+
+def _full_nodes(scratch: ScratchCluster, names: Iterable[str]) -> Iterable[Mapping[str, Any]]:
+    """Yield the nodes with new pods on which a resource is nearly used up, by name."""
+    for name in sorted(names):
+        info = scratch.cluster.nodes.get(name)
+        if info is None:
+            continue
+        full = {resource: round(part, 3) for resource, part in _used(info).items() if part >= FULL}
+        if full:
+            yield {"name": name, "requested": full}
+
+
+def _used(info: NodeInfo) -> Mapping[str, float]:
+    """Return the requested part of each resource of a node; empty if the profile does not read resources."""
+    try:
+        allocatable = info.node.allocatable
+        free = info.free(allocatable)
+    except NotDecoded:
+        return {}
+    return {name: (amount - free[name]) / amount for name, amount in allocatable.items() if amount > 0}

@@ -1,0 +1,109 @@
+"""Results of what-if templates: pods that do not exist, the pods that would go, and errors in manifests."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import Any, Final
+
+from msgspec import Struct
+
+from app.kube.core_v1 import Pod
+from app.kube.kinds import Kind
+
+_LONGEST: Final = 1024
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Characters of generated names in Kubernetes."""
+
+_SUFFIX: Final = 5
+_NAMES: Final = len(_ALPHABET) ** _SUFFIX
+_STRIDE: Final = 6_700_417
+"""Prime that does not divide ``_NAMES``, so that the suffixes of different numbers differ."""
+
+_LONGEST_BASE: Final = 58
+"""Maximum characters of a generated name before its suffix."""
+
+_HASH: Final = 10
+_NAMESPACE: Final = uuid.UUID("3f6c0f57-5d0b-4f6c-9d7c-6e0f7f1c2a11")
+
+
+class TemplateError(ValueError):
+    """Raised if an object cannot be turned into pods.
+
+    ``index``: number of the object in the request; -1 if the error is about no object. ``field``: path of the wrong
+    field in this object, for example ``spec.template.spec.containers``.
+    """
+
+    def __init__(self, index: int, field: str, message: str) -> None:
+        self.index = index
+        self.field = printable(field)
+        self.message = printable(message)
+        super().__init__(f"{self.field}: {self.message}" if self.field else self.message)
+
+
+class SimulatedPod(Struct, frozen=True):
+    """Pod of a manifest or of a scale-up. ``pod`` has no node.
+
+    ``workload``: for example ``Deployment/shop/web``; empty for a bare Pod. ``approximate``: why the real pod can
+    differ from ``pod``; empty if no difference is known.
+    """
+
+    pod: Pod
+    workload: str
+    approximate: str = ""
+
+
+class ScaledWorkload(Struct):
+    """Pods that a new number of replicas adds and removes.
+
+    ``removed``: existing pods in the order in which they go. ``objects``: objects that controllers create for the added
+    pods, for example claims; they must be in the snapshot before the pods. ``approximate``: why the order of
+    ``removed`` can differ from that of the real controller.
+    """
+
+    added: list[SimulatedPod]
+    removed: list[Pod]
+    objects: list[tuple[Kind[Any], Any]]
+    approximate: str = ""
+
+
+class ManifestPods(ScaledWorkload):
+    """Pods that the manifests of a request add and remove.
+
+    ``ignored``: objects that make no pods, as ``Service/shop/web``. ``notes``: sentences about objects that exist in
+    the cluster already, and about those that start no pods.
+    """
+
+    ignored: list[str] = []
+    notes: list[str] = []
+
+
+def generated_name(base: str, number: int) -> str:
+    """Return a name like those that the API server generates. The names of different numbers differ."""
+    value = (_seed(base) + number * _STRIDE) % _NAMES
+    suffix = ""
+    for _ in range(_SUFFIX):
+        value, digit = divmod(value, len(_ALPHABET))
+        suffix += _ALPHABET[digit]
+    return base[:_LONGEST_BASE] + suffix
+
+
+def template_hash(template: bytes) -> str:
+    """Return a text with the form of the label ``pod-template-hash``. Equal templates have equal texts."""
+    digest = hashlib.blake2b(template, digest_size=_HASH).digest()
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
+
+
+def uid_of(kind: str, namespace: str, name: str) -> str:
+    """Return a UID that only this object has. Objects of the cluster have other UIDs."""
+    return str(uuid.uuid5(_NAMESPACE, f"{kind}/{namespace}/{name}"))
+
+
+def _seed(base: str) -> int:
+    return int.from_bytes(hashlib.blake2b(base.encode(errors="replace"), digest_size=8).digest(), "big")
+
+
+def printable(text: str) -> str:
+    """Return untrusted text for a message: without unprintable characters, and cut if it is long."""
+    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return shown if shown.isprintable() else "".join(it if it.isprintable() else ascii(it)[1:-1] for it in shown)

@@ -1,0 +1,334 @@
+"""Turns the objects of a request into pods: those that manifests add, and those that a new number of replicas adds.
+
+All input is untrusted: depth, number of objects and number of pods are limited before anything is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from app.cache.cluster import Cluster
+from app.config.manifest_fields import BadField, text_at
+from app.config.mistakes import Place, written
+from app.kube.kinds import PRIORITY_CLASSES
+from app.kube.names import is_label, is_subdomain
+from app.kube.priority_classes import PriorityClass
+from app.whatif.pod_templates import PriorityClasses, json_of
+from app.whatif.scaling import Rescaling, WorkloadPods
+from app.whatif.simulated import ManifestPods, ScaledWorkload, SimulatedPod, TemplateError, generated_name, printable
+from app.whatif.workloads import TEMPLATES, WorkloadBuilder, WorkloadManifest, replicas_of
+
+__all__ = [
+    "ManifestPods",
+    "ScaledWorkload",
+    "SimulatedPod",
+    "TemplateError",
+    "manifest_steps",
+    "pods_of",
+    "scale_steps",
+    "scaled",
+]
+
+MOST_PODS: Final = 5_000
+"""Maximum number of pods that a request adds."""
+
+MOST_OBJECTS: Final = 10_000
+"""Maximum number of objects of a request, those in Lists included."""
+
+_MOST_LISTS: Final = 3
+"""Maximum number of Lists within each other."""
+
+_MOST_DEPTH: Final = 64
+_PODS_PER_STEP: Final = 32
+_DAEMON_SET: Final = "DaemonSet"
+_NOT_SCALED: Final = (_DAEMON_SET, "Pod", "CronJob")
+_NO_POD: Final = "from the manifest, because the workload has no pod"
+_WITHOUT_PODS: Final = "makes pods that cannot be simulated"
+_VERSIONS: Final = {kind: version for version, kind in TEMPLATES}
+
+
+def pods_of(
+    objects: Sequence[Mapping[str, Any]],
+    cluster: Cluster,
+    namespace: str,
+    most: int,
+    now: datetime | None = None,
+) -> ManifestPods:
+    """Return the pods of manifests. Raises ``TemplateError``.
+
+    ``namespace``: that of objects without one. ``most``: maximum number of added pods. ``now``: creation time of the
+    first pod; by default the present. If a workload of the manifest has pods in the cluster, only the difference to its
+    replicas is added or removed.
+    """
+    changes = ManifestPods([], [], [])
+    for _ in manifest_steps(objects, cluster, namespace, most, changes, now):
+        pass
+    return changes
+
+
+def manifest_steps(
+    objects: Sequence[Mapping[str, Any]],
+    cluster: Cluster,
+    namespace: str,
+    most: int,
+    changes: ManifestPods,
+    now: datetime | None = None,
+) -> Iterator[None]:
+    """Add to ``changes`` what ``pods_of`` returns, in short steps. Raises ``TemplateError``."""
+    moment = now or datetime.now(UTC)
+    every: list[tuple[int, Place, Mapping[str, Any]]] = []
+    for obj in _flattened(objects):
+        every.append(obj)
+        yield
+    priorities = PriorityClasses(_priority_classes(every, cluster))
+    existing = WorkloadPods(cluster)
+    pending: list[tuple[WorkloadManifest, Rescaling | None]] = []
+    total = 0
+    for manifest in _manifests(every, namespace, changes):
+        yield
+        if manifest is None:
+            continue
+        yield from existing.steps(manifest.namespace)
+        pending.append((manifest, _rescaling(manifest, existing, cluster, moment, changes)))
+        total += manifest.replicas if pending[-1][1] is None else pending[-1][1].added
+        if total > most:
+            place = TEMPLATES[manifest.api_version, manifest.kind]
+            raise _error(manifest, place[:1], f"the request has more than {most:,} pods")
+    names: set[tuple[str, str]] = set()
+    for manifest, rescaling in pending:
+        before = len(changes.added)
+        created = moment + timedelta(seconds=before)
+        try:
+            builder = WorkloadBuilder(manifest, cluster, priorities, created)
+            yield from rescaling.steps(changes) if rescaling else _built(builder, changes)
+        except BadField as error:
+            raise _error(manifest, error.place, str(error)) from None
+        for pod in changes.added[before:]:
+            if pod.pod.key in names:
+                raise _error(manifest, ("metadata", "name"), f"another object makes a pod {pod.pod.name} too")
+            names.add(pod.pod.key)
+
+
+def scaled(
+    cluster: Cluster,
+    namespace: str,
+    kind: str,
+    name: str,
+    replicas: int,
+    templates: Sequence[Mapping[str, Any]] = (),
+    now: datetime | None = None,
+    most: int = MOST_PODS,
+) -> ScaledWorkload:
+    """Return the pods that a new number of replicas adds and removes. Raises ``TemplateError``.
+
+    ``templates``: objects of the request; one of them is used if the workload has no pods. ``now`` and ``most``: like
+    those of ``pods_of``.
+    """
+    changes = ScaledWorkload([], [], [])
+    for _ in scale_steps(cluster, namespace, kind, name, replicas, changes, templates, now, most):
+        pass
+    return changes
+
+
+def scale_steps(
+    cluster: Cluster,
+    namespace: str,
+    kind: str,
+    name: str,
+    replicas: int,
+    changes: ScaledWorkload,
+    templates: Sequence[Mapping[str, Any]] = (),
+    now: datetime | None = None,
+    most: int = MOST_PODS,
+) -> Iterator[None]:
+    """Add to ``changes`` what ``scaled`` returns, in short steps. Raises ``TemplateError``."""
+    moment = now or datetime.now(UTC)
+    if kind in _NOT_SCALED or kind.startswith("VirtualMachine"):
+        raise TemplateError(-1, "", f"the number of pods of a {kind} cannot be changed")
+    if replicas < 0:
+        raise TemplateError(-1, "", "the number of replicas must be 0 or more")
+    existing = WorkloadPods(cluster)
+    yield from existing.steps(namespace)
+    pods = existing.of(namespace, kind, name)
+    rescaling = Rescaling(cluster, pods, kind, name, replicas, moment) if pods else None
+    if (rescaling.added if rescaling else replicas) > most:
+        raise TemplateError(-1, "", f"the request has more than {most:,} pods")
+    if rescaling:
+        yield from rescaling.steps(changes)
+        return
+    every = list(_flattened(templates))
+    for manifest in _manifests(every, namespace, ManifestPods([], [], [])):
+        if manifest is not None and manifest.title == f"{kind}/{namespace}/{name}":
+            priorities = PriorityClasses(_priority_classes(every, cluster))
+            yield from _first_pods(replace(manifest, replicas=replicas), cluster, priorities, moment, changes)
+            return
+    raise TemplateError(-1, "", f"{kind} {namespace}/{name} has no pod that could be copied: give the manifest")
+
+
+def _first_pods(
+    manifest: WorkloadManifest,
+    cluster: Cluster,
+    priorities: PriorityClasses,
+    created: datetime,
+    changes: ScaledWorkload,
+) -> Iterator[None]:
+    """Add the pods of a workload that has none in the cluster. Raises ``TemplateError``."""
+    try:
+        yield from _built(WorkloadBuilder(manifest, cluster, priorities, created), changes)
+    except BadField as error:
+        raise _error(manifest, error.place, str(error)) from None
+    doubts = ("; ".join(filter(None, (_NO_POD, it.approximate))) for it in changes.added)
+    changes.added[:] = [replace(it, approximate=doubt) for it, doubt in zip(changes.added, doubts, strict=True)]
+
+
+def _flattened(objects: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Place, Mapping[str, Any]]]:
+    """Yield the objects, and the items of Lists, each with the number and path in the request."""
+    stack: list[tuple[int, Place, Any]] = []
+    stack += [(number, (), it) for number, it in enumerate(objects)][::-1]
+    yielded = 0
+    while stack:
+        index, place, obj = stack.pop()
+        if not isinstance(obj, dict):
+            raise TemplateError(index, written(place), "must be a mapping")
+        kind = obj.get("kind")
+        if not isinstance(kind, str) or not kind:
+            raise TemplateError(index, written((*place, "kind")), "must be a string" if kind else "is missing")
+        items = obj.get("items")
+        if kind.endswith("List") and isinstance(items, list | None):
+            if len(place) >= 2 * _MOST_LISTS:
+                raise TemplateError(index, written(place), "too many Lists within each other")
+            defaults = (
+                {} if kind == "List" else {"apiVersion": obj.get("apiVersion"), "kind": kind.removesuffix("List")}
+            )
+            typed = ({**defaults, **it} if isinstance(it, dict) else it for it in items or ())
+            stack += [(index, (*place, "items", number), it) for number, it in enumerate(typed)][::-1]
+            continue
+        yielded += 1
+        if yielded > MOST_OBJECTS:
+            raise TemplateError(index, written(place), f"the request has more than {MOST_OBJECTS:,} objects")
+        if _is_deep(obj):
+            raise TemplateError(index, written(place), f"is nested more than {_MOST_DEPTH} levels deep")
+        yield index, place, obj
+
+
+def _is_deep(obj: Any) -> bool:
+    level = [obj]
+    for _ in range(_MOST_DEPTH):
+        parts = (it.values() if isinstance(it, dict) else it for it in level)
+        level = [inner for part in parts for inner in part if isinstance(inner, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _manifests(
+    every: Sequence[tuple[int, Place, Mapping[str, Any]]], namespace: str, changes: ManifestPods
+) -> Iterator[WorkloadManifest | None]:
+    """Yield the objects that make pods. For others, yield ``None`` and add them to ``changes.ignored``.
+
+    Raises ``TemplateError``.
+    """
+    names: set[str] = set()
+    for index, place, obj in every:
+        try:
+            manifest = _manifest(index, place, obj, namespace)
+            if manifest is None:
+                changes.ignored.append(printable("/".join(filter(None, (str(obj["kind"]), *_key(obj, ""))))))
+                yield None
+                continue
+        except BadField as error:
+            raise TemplateError(index, written((*place, *error.place)), str(error)) from None
+        if manifest.title in names:
+            raise _error(manifest, ("metadata", "name"), f"{manifest.title} is in the request twice")
+        names.add(manifest.title)
+        if manifest.idle:
+            changes.notes.append(f"{manifest.title} {manifest.idle}, so it has no pods")
+        yield manifest
+
+
+def _manifest(index: int, place: Place, obj: Mapping[str, Any], namespace: str) -> WorkloadManifest | None:
+    """Return the object as one that makes pods; ``None`` if it makes none. Raises ``BadField``."""
+    version, kind = text_at(obj, ("apiVersion",)), str(obj["kind"])
+    if (version, kind) not in TEMPLATES:
+        if kind == _DAEMON_SET:
+            raise BadField(("kind",), "a DaemonSet makes a pod for each node that it matches, which is not simulated")
+        if kind in _VERSIONS and version.partition("/")[0] in ("", _VERSIONS[kind].partition("/")[0]):
+            raise BadField(("apiVersion",), f"must be {_VERSIONS[kind]}")
+        if _has_containers(obj):
+            raise BadField(("kind",), f"{kind} {_WITHOUT_PODS}")
+        return None
+    given, name = _key(obj, namespace)
+    if not name and text_at(obj, ("metadata", "generateName")):
+        name = generated_name(text_at(obj, ("metadata", "generateName")), index)
+    if not name:
+        raise BadField(("metadata", "name"), "is missing")
+    if not is_subdomain(name):
+        raise BadField(("metadata", "name"), "is not a valid name")
+    if not is_label(given):
+        raise BadField(("metadata", "namespace"), "is not a valid name of a namespace")
+    replicas, idle = replicas_of(obj, kind)
+    return WorkloadManifest(index, place, obj, version, kind, given, name, replicas, idle)
+
+
+def _key(obj: Mapping[str, Any], namespace: str) -> tuple[str, str]:
+    return text_at(obj, ("metadata", "namespace")) or namespace, text_at(obj, ("metadata", "name"))
+
+
+def _has_containers(obj: Mapping[str, Any]) -> bool:
+    """Return true if a part of the object's spec is a pod spec."""
+    level: list[Any] = [obj.get("spec")]
+    while level:
+        if any(isinstance(it, dict) and isinstance(it.get("containers"), list) for it in level):
+            return True
+        parts = [it.values() if isinstance(it, dict) else it for it in level if isinstance(it, dict | list)]
+        level = [inner for part in parts for inner in part]
+    return False
+
+
+def _priority_classes(
+    every: Sequence[tuple[int, Place, Mapping[str, Any]]], cluster: Cluster
+) -> dict[str, PriorityClass]:
+    classes = {it.name: it for it in cluster.every(PRIORITY_CLASSES)}
+    for index, place, obj in every:
+        if (obj.get("apiVersion"), obj["kind"]) == (PRIORITY_CLASSES.api_version, PRIORITY_CLASSES.kind):
+            try:
+                decoded = PRIORITY_CLASSES.decode(json_of(obj, ()))
+            except (msgspec.DecodeError, BadField) as error:
+                raise TemplateError(index, written(place), str(error)) from None
+            classes[decoded.name] = decoded
+    return classes
+
+
+def _rescaling(
+    manifest: WorkloadManifest, existing: WorkloadPods, cluster: Cluster, now: datetime, changes: ManifestPods
+) -> Rescaling | None:
+    """Return the change of a workload that has pods in the cluster; ``None`` if its pods are all new."""
+    pods = existing.of(manifest.namespace, manifest.kind, manifest.name)
+    if manifest.kind == "Pod" and (pod := cluster.pod(manifest.namespace, manifest.name)) is not None:
+        pods = (pod,)
+    if not pods:
+        return None
+    changes.notes.append(
+        f"{manifest.title} exists with {len(pods)} pods; the manifest has {manifest.replicas}, so only the difference "
+        "is simulated, with the template of the existing pods"
+    )
+    return Rescaling(cluster, pods, manifest.kind, manifest.name, manifest.replicas, now)
+
+
+def _built(builder: WorkloadBuilder, changes: ScaledWorkload) -> Iterator[None]:
+    """Add all pods of a manifest to ``changes``, in short steps. Raises ``BadField``."""
+    for number, pod in enumerate(builder.pods()):
+        changes.added.append(pod)
+        if number % _PODS_PER_STEP == 0:
+            yield
+    changes.objects += builder.objects
+    yield
+
+
+def _error(manifest: WorkloadManifest, place: Place, message: str) -> TemplateError:
+    return TemplateError(manifest.index, written((*manifest.place, *place)), message)

@@ -1,0 +1,135 @@
+"""Models of the bodies of the what-ifs. The models of answers only describe them in the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from app.kube.names import LONGEST
+from app.wire.cycle_v1 import CamelModel
+from app.wire.explain_v1 import PluginNotJudged, TriedRemedy
+
+SIMULATION: Final = "Simulation"
+
+MOST_OBJECTS: Final = 5000
+MOST_SCALES: Final = 100
+MOST_REPLICAS: Final = 1_000_000
+
+
+class WhatIfRequest(BaseModel):
+    """Base of requests. Unknown fields are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+class ScaleRequest(WhatIfRequest):
+    """Workload to scale."""
+
+    namespace: str = Field(min_length=1, max_length=LONGEST)
+    kind: str = Field(min_length=1, max_length=LONGEST)
+    name: str = Field(min_length=1, max_length=LONGEST)
+    replicas: int = Field(ge=0, le=MOST_REPLICAS, strict=True)
+
+
+_SCALES: Final = {"type": "array", "maxItems": MOST_SCALES, "items": ScaleRequest.model_json_schema()}
+"""Described here, because FastAPI describes only models of answers."""
+
+
+class SimulateRequest(WhatIfRequest):
+    """Changes to simulate: objects that are created, and workloads that are scaled."""
+
+    objects: list[dict[str, Any]] = Field(
+        default=[], max_length=MOST_OBJECTS, description="Kubernetes objects, as in manifests."
+    )
+    scale: Annotated[list[ScaleRequest], WithJsonSchema(_SCALES)] = Field(default=[], max_length=MOST_SCALES)
+    namespace: str = Field(
+        default="default", min_length=1, max_length=LONGEST, description="Namespace of objects without one."
+    )
+    preempt: bool = Field(default=False, strict=True, description="Evict the victims of preemption in the simulation.")
+
+
+class SimulatedPlacement(CamelModel):
+    """Pod of a simulation and its node."""
+
+    namespace: str
+    pod: str
+    workload: str = Field(description="KIND/NAMESPACE/NAME; empty for a pod without a controller.")
+    approximate: str = Field(description="Why the real pod can differ; empty for a pod that is simulated exactly.")
+    node_name: str = Field(description="Empty if the pod waits.")
+    ties: int = Field(description="Number of other nodes with the same score, of which kube-scheduler takes any.")
+    nominated_node_name: str = Field(description="Node on which preemption would make room; else empty.")
+    victims: list[str] = Field(description="NAMESPACE/NAME of the pods that preemption would evict there.")
+
+
+class RemovedPod(CamelModel):
+    """Pod that a scale-down removes."""
+
+    namespace: str
+    pod: str
+    node_name: str
+
+
+class WaitingReason(CamelModel):
+    """Reason of a plugin, and the number of nodes with it; 0 if it is not about nodes."""
+
+    count: int
+    plugin: str
+    code: str
+    reasons: list[str]
+
+
+class WaitingGroup(CamelModel):
+    """Equal pods that wait."""
+
+    namespace: str
+    count: int
+    pods: list[str] = Field(description="The first 100 names.")
+    reasons: list[WaitingReason]
+    remedies: list[TriedRemedy] = Field(description="For the first eight groups.")
+
+
+class SpreadChange(CamelModel):
+    """Pods of each domain of a constraint before and after."""
+
+    workload: str
+    topology_key: str
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    max_skew: int
+    before: dict[str, int]
+    after: dict[str, int]
+    skew_before: int
+    skew_after: int
+
+
+class FullNode(CamelModel):
+    """Node with new pods on which at least 90 % of a resource are requested."""
+
+    name: str
+    requested: dict[str, float] = Field(description="Requested part of each such resource, 0.9 to 1.")
+
+
+class WhatIfAnswer(CamelModel):
+    """Fields of every what-if."""
+
+    api_version: Literal["homeport.dev/v1alpha1"]
+    stale: str = Field(description="Why the snapshot is old; empty if it is current.")
+    not_judged: list[PluginNotJudged] = Field(description="Default plugins of kube-scheduler that were left out.")
+    incomplete: bool = Field(description="True if the processor time did not suffice for all parts of the answer.")
+
+
+class Simulation(WhatIfAnswer):
+    """Result of a simulation. Pods are in the order in which they were tried."""
+
+    kind: Literal["Simulation"]
+    placed: int
+    waiting: int
+    not_reached: int = Field(description="Number of pods that were not tried, because the processor time was used up.")
+    ignored: list[str] = Field(description="KIND/NAMESPACE/NAME of objects that make no pods.")
+    notes: list[str] = Field(description="What was assumed, as sentences.")
+    pods: list[SimulatedPlacement]
+    removed: list[RemovedPod]
+    waiting_groups: list[WaitingGroup] = Field(description="Waiting pods, equal ones together.")
+    spread: list[SpreadChange]
+    full_nodes: list[FullNode]

@@ -1,0 +1,268 @@
+"""``POST /api/v1/simulate`` and ``homeport simulate``: where pods would go, and what is wrong with a request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from app.__main__ import main as homeport
+from app.config.settings import Settings
+from app.whatif import running
+from plugins import DEFAULT_WEIGHTS, SHIPPED
+from tests.api.service import Api, serving
+from tests.builders import ZONE, JsonObject, container, controller, node_object, pod_object
+
+HASH: Final = "abc12"
+WEB: Final = {"app": "web", "pod-template-hash": HASH}
+SPREAD: Final = [
+    {
+        "topologyKey": ZONE,
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+]
+
+
+def node(name: str, zone: str, cpu: str = "4") -> JsonObject:
+    return node_object(name, zone=zone, status={"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "10"}})
+
+
+def containers(cpu: str) -> list[JsonObject]:
+    return [container(resources={"requests": {"cpu": cpu}})]
+
+
+def web(number: int, on: str) -> JsonObject:
+    owner = controller("ReplicaSet", f"web-{HASH}")
+    return pod_object(
+        f"web-{HASH}-{number}", labels=WEB, owner=owner, spread=SPREAD, node=on, containers=containers("1")
+    )
+
+
+def deployment(replicas: int = 3, cpu: str = "1") -> JsonObject:
+    template = {
+        "metadata": {"labels": {"app": "new"}},
+        "spec": {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}]},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "new", "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "new"}}, "template": template},
+    }
+
+
+OBJECTS: Final = [node("a1", "a"), node("b1", "b"), node("c1", "c", cpu="1"), web(0, "a1"), web(1, "b1")]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": OBJECTS}))
+    return path
+
+
+@pytest.fixture
+async def api(saved: Path) -> AsyncIterator[Api]:
+    async with serving(Settings(cluster=str(saved)), SHIPPED, DEFAULT_WEIGHTS) as api:
+        yield api
+
+
+async def simulated(api: Api, **request: Any) -> JsonObject:
+    answer = await api.http.post("/api/v1/simulate", json=request)
+    assert answer.is_success, answer.text
+    found: JsonObject = answer.json()
+    return found
+
+
+async def test_the_pods_of_a_manifest(api: Api) -> None:
+    answer = await simulated(api, objects=[deployment(3)])
+
+    assert ("homeport.dev/v1alpha1", "Simulation") == (answer["apiVersion"], answer["kind"])
+    assert (3, 0, 0) == (answer["placed"], answer["waiting"], answer["notReached"])
+    assert {"Deployment/default/new"} == {it["workload"] for it in answer["pods"]}
+    assert ([], "", False) == (answer["notJudged"], answer["stale"], answer["incomplete"])
+
+
+async def test_pods_that_wait_have_reasons_and_remedies(api: Api) -> None:
+    answer = await simulated(api, objects=[deployment(1, cpu="7")])
+
+    (group,) = answer["waitingGroups"]
+    assert (1, 3) == (group["count"], group["reasons"][0]["count"])
+    assert ["Insufficient cpu"] == group["reasons"][0]["reasons"]
+    assert ["RequestLess"] == [it["sort"] for it in group["remedies"]]
+
+
+async def test_a_scale_up_is_spread(api: Api) -> None:
+    """The third replica goes to the third zone, and the fourth to any other: there is no room in zone c."""
+    scale = {"namespace": "default", "kind": "Deployment", "name": "web", "replicas": 4}
+
+    answer = await simulated(api, scale=[scale])
+
+    assert ["c1", True] == [answer["pods"][0]["nodeName"], answer["pods"][1]["nodeName"] in ("a1", "b1")]
+    (spread,) = answer["spread"]
+    assert ({"a": 1, "b": 1, "c": 0}, 1, 1) == (spread["before"], spread["skewBefore"], spread["skewAfter"])
+    assert 4 == sum(spread["after"].values())
+    assert ["c1"] == [it["name"] for it in answer["fullNodes"]]
+
+
+async def test_pods_of_the_workload_that_wait_already_are_tried_first(tmp_path: Path) -> None:
+    waits = pod_object(
+        f"web-{HASH}-9", labels=WEB, owner=controller("ReplicaSet", f"web-{HASH}"), containers=containers("1")
+    )
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*OBJECTS, waits]}))
+    async with serving(Settings(cluster=str(path)), SHIPPED, DEFAULT_WEIGHTS) as api:
+        scale = {"namespace": "default", "kind": "Deployment", "name": "web", "replicas": 4}
+
+        pods = (await simulated(api, scale=[scale]))["pods"]
+
+    assert (2, f"web-{HASH}-9", "exists and waits now") == (len(pods), pods[0]["pod"], pods[0]["approximate"])
+
+
+async def test_a_scale_down_names_the_pods_that_go(api: Api) -> None:
+    answer = await simulated(api, scale=[{"namespace": "default", "kind": "Deployment", "name": "web", "replicas": 1}])
+
+    assert (1, []) == (len(answer["removed"]), answer["pods"])
+    assert 1 == sum(answer["spread"][0]["after"].values())
+
+
+async def test_the_service_is_unchanged(api: Api) -> None:
+    before = api.service.snapshot.generation
+
+    await simulated(api, objects=[deployment(3)])
+
+    assert before == api.service.snapshot.generation
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "message"),
+    [
+        ({"objects": [{**deployment(), "spec": {}}]}, "objects[0].spec", ""),
+        ({"objects": [deployment(-1)]}, "objects[0].spec.replicas", ""),
+        ({"objects": [deployment(10_000)]}, "objects[0].spec", "more than 5,000 pods"),
+        ({"scale": [{"namespace": "default", "kind": "Deployment", "name": "wbe", "replicas": 2}]}, "scale[0]", ""),
+        ({"scale": [{"namespace": "default", "kind": "Deployment", "name": "web"}]}, "scale[0].replicas", "required"),
+        ({"preempt": "yes"}, "preempt", ""),
+        ({"unknown": 1}, "unknown", ""),
+    ],
+)
+async def test_mistakes_name_the_field(api: Api, request_: JsonObject, field: str, message: str) -> None:
+    answer = await api.http.post("/api/v1/simulate", json=request_)
+
+    assert (422, "Status") == (answer.status_code, answer.json()["kind"])
+    (cause,) = answer.json()["details"]["causes"]
+    assert cause["field"].startswith(field)
+    assert message in cause["message"]
+
+
+async def test_one_at_a_time(api: Api) -> None:
+    """The second request is told when to try again."""
+    both = await asyncio.gather(
+        *(api.http.post("/api/v1/simulate", json={"objects": [deployment(200)]}) for _ in range(2))
+    )
+
+    assert [200, 503] == sorted(it.status_code for it in both)
+    (busy,) = (it for it in both if it.status_code == 503)
+    assert "1" == busy.headers["retry-after"]
+
+
+async def test_an_old_snapshot_is_said(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    explain = api.service._explain
+    monkeypatch.setattr(explain, "problem", lambda: "pods: no contact for 90 s")
+
+    assert "pods: no contact for 90 s" == (await simulated(api, objects=[deployment(1)]))["stale"]
+
+    monkeypatch.setattr(explain, "is_listed", lambda: False)
+    assert 503 == (await api.http.post("/api/v1/simulate", json={})).status_code
+
+
+async def test_what_does_not_fit_into_the_time_is_left_out(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api.service._what_if, "_seconds", 0.0)
+
+    answer = await simulated(api, objects=[deployment(3)])
+
+    assert (True, 2) == (answer["incomplete"], answer["notReached"])
+
+
+def told(capsys: pytest.CaptureFixture[str], *command: str) -> tuple[int, str, str]:
+    code = homeport(command)
+    return code, *capsys.readouterr()
+
+
+class TestCommand:
+    """In this process, about a saved cluster."""
+
+    def run(self, capsys: pytest.CaptureFixture[str], saved: Path, *more: str) -> tuple[int, str, str]:
+        return told(capsys, "simulate", *more, "--saved", str(saved), "-q")
+
+    def manifest(self, saved: Path, *objects: JsonObject) -> str:
+        path = saved.parent / "manifest.yaml"
+        path.write_text(yaml.safe_dump_all(objects))
+        return str(path)
+
+    def test_all_are_placed(self, capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+        code, out, err = self.run(capsys, saved, self.manifest(saved, deployment(2)))
+
+        assert (0, "", "2 of 2 pods would be placed") == (code, err, out.splitlines()[0])
+
+    def test_one_waits(self, capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+        code, out, _ = self.run(capsys, saved, "-f", self.manifest(saved, deployment(1, cpu="7")))
+
+        assert (1, "0 of 1 pods would be placed, 1 would wait") == (code, out.splitlines()[0])
+        assert "  3 nodes: NodeResourcesFit: Insufficient cpu" in out.splitlines()
+
+    @pytest.mark.parametrize("replicas", ["3", "1"])
+    def test_scale(self, capsys: pytest.CaptureFixture[str], saved: Path, replicas: str) -> None:
+        code, out, _ = self.run(capsys, saved, "scale", f"deploy/web={replicas}", "-n", "default", "-o", "json")
+
+        assert (0, "Simulation") == (code, json.loads(out)["kind"])
+
+    def test_a_mistake_has_file_and_line(self, capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+        path = self.manifest(saved, deployment(1), {**deployment(1), "spec": {"replicas": "three"}})
+        line = Path(path).read_text().splitlines().index("  replicas: three") + 1
+
+        code, out, err = self.run(capsys, saved, path)
+
+        assert (2, "") == (code, out)
+        assert err.startswith(f"homeport: {path}:{line}: spec.replicas: ")
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ([], "nothing to simulate"),
+            (["scale"], "needs a workload"),
+            (["scale", "web=3"], "does not say what to scale"),
+            (["scale", "widget/web=3"], "widget"),
+            (["no-such-file.yaml"], "cannot be read"),
+        ],
+    )
+    def test_wrong_usage(
+        self, capsys: pytest.CaptureFixture[str], saved: Path, given: Sequence[str], message: str
+    ) -> None:
+        code, out, err = self.run(capsys, saved, *given)
+
+        assert (2, "") == (code, out)
+        assert message in err
+
+    def test_a_workload_that_does_not_exist(self, capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+        code, _, err = self.run(capsys, saved, "scale", "deploy/wbe=3", "-n", "default")
+
+        assert 3 == code
+        assert "wbe" in err
+
+    def test_progress_can_be_cancelled(self, monkeypatch: pytest.MonkeyPatch, saved: Path) -> None:
+        """Ctrl-C between two steps ends the command."""
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(running.InlineRunner, "_shown", interrupted)
+
+        assert 130 == homeport(["simulate", "scale", "deploy/web=3", "-n", "default", "--saved", str(saved), "-q"])
