@@ -13,6 +13,7 @@ SERVER: Final = "HOMEPORT_SERVER"
 """Environment variable with the default of ``--server``."""
 
 LIST_FORMATS: Final = ("table", "wide", "json", "yaml", "name")
+VERSION_FORMATS: Final = ("text", "json", "yaml")
 LINT_FORMATS: Final = ("text", "json", "sarif", "github")
 TEXT_FORMATS: Final = ("text", "wide", "json", "yaml", "name")
 
@@ -76,6 +77,7 @@ def _add_explain(commands: Any, prog: str) -> None:
     parser.add_argument("-l", "--selector", default="", help="explain all pods with these labels")
     parser.add_argument("--node", default="", help="also print the verdict and the score of each plugin on this node")
     _add_namespace(parser, "namespace of the pod")
+    parser.add_argument("-A", "--all-namespaces", action="store_true", help="with -l: pods in all namespaces")
     _add_output(parser, TEXT_FORMATS)
     _add_source(parser)
     parser.set_defaults(run="explain")
@@ -88,6 +90,7 @@ def _add_pending(commands: Any) -> None:
         description="List the pods that wait for a node, the longest wait first. The reason shown is that of the "
         "plugin without which the most nodes would fit.",
     )
+    _add_selector(parser, "pods with these labels")
     _add_namespace(parser, "namespace of the pods")
     _add_all_namespaces(parser, "pods")
     _add_output(parser, LIST_FORMATS)
@@ -106,6 +109,7 @@ def _add_skew(commands: Any) -> None:
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="KIND/NAME, such as deploy/web")
     parser.add_argument("--above", action="store_true", help="list only skews larger than maxSkew")
+    _add_selector(parser, "workloads whose pods have these labels")
     _add_namespace(parser, "namespace of the workloads")
     _add_all_namespaces(parser, "workloads")
     _add_output(parser, LIST_FORMATS)
@@ -287,12 +291,23 @@ def _add_login(group: Any) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="do not print notes on standard error")
 
 
+def _add_selector(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("-l", "--selector", default="", help=f"list only {what}, in kubectl's format")
+
+
 def _add_namespace(parser: argparse.ArgumentParser, of: str) -> None:
     parser.add_argument("-n", "--namespace", help=f"{of}. Default: the context's namespace, else default.")
 
 
 def _add_all_namespaces(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("-A", "--all-namespaces", action="store_true", help=f"list {what} in all namespaces")
+
+
+def add_version(commands: Any) -> None:
+    """Add the command that prints the version."""
+    parser = commands.add_parser("version", help="print the version")
+    _add_output(parser, VERSION_FORMATS)
+    parser.set_defaults(run="version")
 
 
 def _add_output(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:

@@ -17,6 +17,7 @@ from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
 from app.commands.targets import TargetError, explained, kind_of, unknown_kind
 from app.kube.names import is_label, shown
+from app.kube.selectors import InvalidSelector, parse_selector
 
 WAITS: Final = 1
 """Exit code if a pod waits, or would wait."""
@@ -25,6 +26,8 @@ _WATCH_SECONDS: Final = 2.0
 
 T = TypeVar("T")
 Ask = Callable[[], Pages]
+Question = Callable[[argparse.Namespace, Ask], int]
+"""Function that runs a command and returns its exit code. ``Ask``: function that chooses who answers."""
 
 
 def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
@@ -37,25 +40,27 @@ def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
     if text:
         print(text)  # noqa: T201  # the answer of the command
     if not explanations:
-        raise CommandError(f"no pods with the labels {arguments.selector} in namespace {_namespace(arguments)}")
+        where = "any namespace" if arguments.all_namespaces else f"namespace {_namespace(arguments)}"
+        raise CommandError(f"no pods with the labels {arguments.selector} in {where}")
     return WAITS if any(it["verdict"] in ("NoNodeFits", "Gated") for it in explanations) else 0
 
 
 def _explained(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
     """Return the path and the query for the target of ``explain``. Raises ``UsageError``."""
-    given = arguments.target or "", arguments.selector, arguments.node, arguments.namespace
+    given = arguments.target or "", _selector(arguments), arguments.node, arguments.namespace
     try:
-        return explained(*given, lambda: _namespace(arguments))
+        return explained(*given, lambda: _namespace(arguments), everywhere=arguments.all_namespaces)
     except TargetError as error:
         raise UsageError(str(error)) from error
 
 
 def run_pending(arguments: argparse.Namespace, ask: Ask) -> int:
     namespace = "" if arguments.all_namespaces else _namespace(arguments)
+    selector = _selector(arguments)
     server = ask()
 
     def listed(*, headers: bool) -> tuple[str, int, list[str]]:
-        answer = pending.pods(server, namespace)
+        answer = pending.pods(server, namespace, selector)
         text = pending.listing(answer, namespace, arguments.output, headers=headers)
         ageless = {**answer, "items": [{**it, "since": ""} for it in answer["items"]]}
         return text, len(answer["items"]), _keys(pending.listing(ageless, namespace, arguments.output, headers=headers))
@@ -69,14 +74,20 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     query = {"namespace": namespace} if namespace else {}
     if arguments.above:
         query["above"] = "true"
+    if _selector(arguments):
+        query["labelSelector"] = arguments.selector
     kind, slash, name = (arguments.workload or "").partition("/")
     if arguments.workload and (not slash or not name):
         raise UsageError(f"{shown(arguments.workload)} is not a workload: use KIND/NAME, such as deploy/web")
     if slash:
         query |= {"kind": _kind(kind), "name": name}
-    answer = skew.workloads(ask(), query)
+    server = ask()
+    answer = skew.workloads(server, query)
     if slash and not answer["items"]:
-        raise CommandError(f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show")
+        names = skew.similar_names(server, namespace, query["kind"], name)
+        raise CommandError(
+            f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show{names}"
+        )
     if slash and arguments.output == "table":
         text = printable("\n".join(skew.drawn(answer)))
     else:
@@ -206,6 +217,16 @@ def run_lose(arguments: argparse.Namespace, ask: Ask) -> int:
     return WAITS if lose.waits(answer) else 0
 
 
+def _selector(arguments: argparse.Namespace) -> str:
+    """Return the label selector given by ``--selector``; empty for none. Raises ``UsageError`` if it is invalid."""
+    text: str = arguments.selector
+    try:
+        parse_selector(text)
+    except InvalidSelector as error:
+        raise UsageError(f"--selector: {error}") from error
+    return text
+
+
 def _namespace(arguments: argparse.Namespace) -> str:
     """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``UsageError`` if invalid."""
     namespace: str | None = arguments.namespace
@@ -216,7 +237,7 @@ def _namespace(arguments: argparse.Namespace) -> str:
     return namespace
 
 
-QUESTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Ask], int]]] = {
+QUESTIONS: Final[Mapping[str, Question]] = {
     "explain": run_explain,
     "pending": run_pending,
     "skew": run_skew,
