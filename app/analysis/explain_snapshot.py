@@ -63,10 +63,9 @@ class ExplainedProfile(Struct, frozen=True):
         ours = {ref.name for point in DECIDING for ref in profile.at(point)}
         at_bind = {ref.name for point in DECIDING for ref in profile.added_at_bind(point)}
         every = dict.fromkeys(ref.name for point in DECIDING for ref in merged.at(point))
-        kinds: dict[str, list[Kind[Any]]] = {name: [] for name in every}
+        kinds: dict[str, list[Kind[Any]]] = {}
         for use in merged.uses():
-            if use.plugin in kinds:
-                kinds[use.plugin].append(use.kind)
+            kinds.setdefault(use.plugin, []).append(use.kind)
         lost: dict[str, str] = dict.fromkeys(merged.not_judged, NOT_HERE)
         others = [name for name in every if name not in ours] if not complete else []
         judges = {name: _judge(name, ours, at_bind) for name in (*every, *lost)}
@@ -145,6 +144,11 @@ class ExplainSnapshot:
 
         With ``pod``, objects that cannot be read do not matter to filters that read none for this pod.
         """
+        judges = self._profiles[profile].judges
+        return {plugin: why for plugin, why in self.not_usable(profile, pod).items() if plugin in judges}
+
+    def not_usable(self, profile: str, pod: Pod | None = None) -> Mapping[str, str]:
+        """Return all plugins that cannot be used now, like ``not_judged``: also those that are no filters."""
         known = self._profiles[profile]
         reasons = dict(known.never_judged)
         if not self.is_own and not self.cluster.unreadable:

@@ -85,10 +85,10 @@ class WhatIf:
         return {**answer, **known}
 
     def _not_judged(self, scratch: ScratchCluster) -> list[Mapping[str, str]]:
-        """Return the default plugins without a verdict in any profile that was used, each with the reason."""
+        """Return the default plugins that could not be used in a profile that was used, each with the reason."""
         reasons: dict[str, str] = {}
         for name in scratch.used:
-            reasons |= self._snapshot.not_judged(name)
+            reasons |= self._snapshot.not_usable(name)
         return [{"plugin": plugin, "why": why} for plugin, why in reasons.items()]
 
 

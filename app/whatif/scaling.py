@@ -12,7 +12,6 @@ from app.analysis.removal import ordinal_of, removal_order
 from app.analysis.workloads import workloads_of
 from app.cache.cluster import Cluster
 from app.kube.core_v1 import NOT_WAITING, Pod, PodSpec
-from app.kube.disruption import NO_DISRUPTION
 from app.kube.extras import interned_parts
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
 from app.kube.labels import label_set
@@ -164,8 +163,7 @@ class Rescaling:
         known = self._source.lifecycle
         if known is None:
             return None
-        fresh = replace(known, started=None, preempted=False)
-        return NO_DISRUPTION if fresh == NO_DISRUPTION else fresh
+        return replace(known, started=None, preempted=False, ready=False, pending=True)
 
     def _without_node(self, volumes: tuple[PodVolume, ...] | None) -> PodSpec:
         """Return the spec of the copied pod with these volumes. A pod with a node has no pending volumes."""

@@ -94,6 +94,10 @@ def replicas_of(document: Mapping[str, Any], kind: str) -> tuple[int, str]:
     return 1, ""
 
 
+_PENDING: Final = {"phase": "Pending"}
+"""Status of a new pod."""
+
+
 class WorkloadBuilder:
     """Builds the pods of one manifest.
 
@@ -265,7 +269,7 @@ class WorkloadBuilder:
             "creationTimestamp": self._time(number),
             **({} if owner is None else {"ownerReferences": [owner]}),
         }
-        return decoded(self._cluster.core.decode_pod, {"metadata": metadata, "spec": spec}, place)
+        return decoded(self._cluster.core.decode_pod, {"metadata": metadata, "spec": spec, "status": _PENDING}, place)
 
     def _claim_templates(self) -> Iterator[str]:
         """Yield the name of each volumeClaimTemplate."""

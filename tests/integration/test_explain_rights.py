@@ -67,7 +67,7 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 
 def judged(explain: ExplainSnapshot) -> Callable[[], Awaitable[bool]]:
     async def holds() -> bool:
-        pending = [it for it in explain.not_judged(ANY).values() if it.endswith("not listed yet")]
+        pending = [it for it in explain.not_usable(ANY).values() if it.endswith("not listed yet")]
         return not explain.problem() and not pending
 
     return holds
@@ -98,7 +98,7 @@ async def test_each_right_that_is_taken_away(plane: ControlPlane, group: str, re
         await until(lambda: is_ready(api), "the snapshot of the decisions")
         await until(judged(api.service._explain), "the snapshot of explain")
         after = await decisions(api, pod)
-        told = api.service._explain.not_judged(ANY)
+        told = api.service._explain.not_usable(ANY)
         await until(lambda: is_checked(api), "the check of permissions")
         missing = (await api.get("/api/v1/status"))["permissions"]["missing"]
         verbose = (await api.http.get("/readyz?verbose")).text
