@@ -57,6 +57,7 @@ def add_questions(commands: Any, prog: str) -> None:
     _add_homes(commands, prog)
     _add_drain(commands, prog)
     _add_simulate(commands, prog)
+    _add_rebalance(commands, prog)
     _add_lint(commands, prog)
 
 
@@ -213,6 +214,43 @@ def _add_simulate(commands: Any, prog: str) -> None:
     _add_output(parser, TEXT_FORMATS)
     _add_source(parser)
     parser.set_defaults(run="simulate")
+
+
+_REBALANCE_EPILOG: Final = """\
+examples:
+  {prog} rebalance -A                             all workloads above maxSkew
+  {prog} rebalance deploy/web -n shop --most 3    one workload, with at most three evictions
+  {prog} rebalance -n shop --soft                 ScheduleAnyway too
+
+exit code: 0 if all constraints hold or would hold, 1 if one stays above maxSkew, 2 for wrong usage, 3 if there is no
+answer
+"""
+_MOST_EVICTIONS: Final = 20
+
+
+def _add_rebalance(commands: Any, prog: str) -> None:
+    parser = commands.add_parser(
+        "rebalance",
+        help="print few evictions after which topology spread constraints hold again",
+        description="Choose few evictions after which hard topology spread constraints hold again, on a copy of the "
+        "cluster, and print them as calls of the Eviction API for you to run. Homeport evicts no pods.",
+        epilog=_REBALANCE_EPILOG.format(prog=prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="KIND/NAME, such as deploy/web")
+    parser.add_argument(
+        "--most",
+        type=int,
+        default=_MOST_EVICTIONS,
+        metavar="NUMBER",
+        help="maximum number of evictions, up to 1000. Default: %(default)s.",
+    )
+    parser.add_argument("--soft", action="store_true", help="improve ScheduleAnyway constraints too")
+    _add_namespace(parser, "namespace of the workloads")
+    _add_all_namespaces(parser, "workloads")
+    _add_output(parser, TEXT_FORMATS)
+    _add_source(parser)
+    parser.set_defaults(run="rebalance")
 
 
 _LINT_EPILOG: Final = """\

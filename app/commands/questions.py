@@ -1,6 +1,7 @@
 """Commands that ask about a cluster. Each prints the answer and returns the exit code.
 
-The exit code of ``explain``, ``drain`` and ``simulate`` is 1 if a pod waits or would wait, else 0. That of lists is 0.
+The exit code of ``explain``, ``drain`` and ``simulate`` is 1 if a pod waits or would wait, else 0. That of
+``rebalance`` is 1 if a constraint stays above ``maxSkew``. That of lists is 0.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from app.commands import drain, explain, home_list, homes, pending, simulate, skew
+from app.commands import drain, explain, home_list, homes, pending, rebalance, simulate, skew
 from app.commands.output import printable, structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
@@ -19,7 +20,7 @@ from app.commands.targets import TargetError, explained, kind_of, unknown_kind
 from app.kube.names import is_label, shown
 
 WAITS: Final = 1
-"""Exit code if a pod waits, or would wait."""
+"""Exit code if a pod waits or would wait, or a constraint stays above ``maxSkew``."""
 
 _WATCH_SECONDS: Final = 2.0
 
@@ -69,15 +70,11 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     query = {"namespace": namespace} if namespace else {}
     if arguments.above:
         query["above"] = "true"
-    kind, slash, name = (arguments.workload or "").partition("/")
-    if arguments.workload and (not slash or not name):
-        raise UsageError(f"{shown(arguments.workload)} is not a workload: use KIND/NAME, such as deploy/web")
-    if slash:
-        query |= {"kind": _kind(kind), "name": name}
-    answer = skew.workloads(ask(), query)
-    if slash and not answer["items"]:
+    workload = _workload(arguments.workload)
+    answer = skew.workloads(ask(), query | workload)
+    if workload and not answer["items"]:
         raise CommandError(f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show")
-    if slash and arguments.output == "table":
+    if workload and arguments.output == "table":
         text = printable("\n".join(skew.drawn(answer)))
     else:
         text = skew.listing(answer, namespace, arguments.output, headers=not arguments.no_headers)
@@ -86,6 +83,16 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     else:
         print(f"homeport: no such workloads {_where(namespace)}", file=sys.stderr)  # noqa: T201  # for the person
     return 0
+
+
+def _workload(text: str | None) -> dict[str, str]:
+    """Return ``kind`` and ``name`` of a workload given as KIND/NAME; empty without one. Raises ``UsageError``."""
+    if not text:
+        return {}
+    kind, _, name = text.partition("/")
+    if not name:
+        raise UsageError(f"{shown(text)} is not a workload: use KIND/NAME, such as deploy/web")
+    return {"kind": _kind(kind), "name": name}
 
 
 def _kind(word: str) -> str:
@@ -196,6 +203,20 @@ def run_simulate(arguments: argparse.Namespace, ask: Ask) -> int:
     return WAITS if simulate.waits(answer) else 0
 
 
+def run_rebalance(arguments: argparse.Namespace, ask: Ask) -> int:
+    namespace = "" if arguments.all_namespaces else _namespace(arguments)
+    workload = _workload(arguments.workload)
+    if workload and not namespace:
+        raise UsageError("a workload is in one namespace: give -n instead of -A")
+    body = {"namespace": namespace, **workload, "most": arguments.most, "soft": arguments.soft}
+    answer = rebalance.answered(ask(), body)
+    if missing := rebalance.unknown(answer, namespace, arguments.workload or ""):
+        raise CommandError(missing)
+    if text := rebalance.rendered(answer, arguments.output):
+        print(printable(text))  # noqa: T201  # the answer of the command
+    return WAITS if rebalance.is_left(answer) else 0
+
+
 def _namespace(arguments: argparse.Namespace) -> str:
     """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``UsageError`` if invalid."""
     namespace: str | None = arguments.namespace
@@ -216,5 +237,6 @@ QUESTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Ask], int]]] = {
     "homes keep": run_keep,
     "drain": run_drain,
     "simulate": run_simulate,
+    "rebalance": run_rebalance,
 }
 """Function of each command, by the name that the parser stores as ``run``."""

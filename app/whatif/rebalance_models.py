@@ -15,10 +15,10 @@ REBALANCE_PLAN: Final = "RebalancePlan"
 
 
 class RebalanceBody(WhatIfRequest):
-    """Workloads to rebalance: all, those of a namespace, or one. ``workload_kind`` and ``name`` go together."""
+    """Workloads to rebalance: all, those of a namespace, or one."""
 
     namespace: str = Field(default="", max_length=LONGEST, description="Empty for all namespaces.")
-    workload_kind: str = Field(default="", max_length=LONGEST, description="Kind of one workload, with its name.")
+    kind: str = Field(default="", max_length=LONGEST, description="Kind of one workload, with name and namespace.")
     name: str = Field(default="", max_length=LONGEST, description="Name of one workload, with kind and namespace.")
     most: int = Field(
         default=DEFAULT_EVICTIONS, ge=1, le=MOST_EVICTIONS, strict=True, description="Maximum number of evictions."

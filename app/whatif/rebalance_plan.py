@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from app.kube.kinds import POD_DISRUPTION_BUDGETS
 from app.verbs.similar import MOST_COMPARED, similar
 from app.verbs.unserved import printable
 from app.whatif.budget import Budget
+from app.whatif.mistakes import RequestMistake
 from app.whatif.rebalancing import ChosenEviction, ImprovedConstraint, Limits, Rebalancing
 from app.whatif.scratch import ScratchCluster
 from app.whatif.spread import SpreadState, changes, skew_of
@@ -45,10 +46,12 @@ class RebalanceRequest(Struct, frozen=True):
 
 
 def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budget) -> Steps:
-    """Choose evictions. The steps return the fields of a ``RebalancePlan``. Raises ``PluginError``.
+    """Choose evictions. The steps return the fields of a ``RebalancePlan``. Raises ``RequestMistake``, ``PluginError``.
 
     If the budget ends, the workloads that are left are not improved.
     """
+    if (request.kind or request.name) and not (request.kind and request.name and request.namespace):
+        raise RequestMistake("name", "one workload needs kind, name and namespace")
     answer = {"known": True, "suggestion": "", "budgetsJudged": scratch.reads(POD_DISRUPTION_BUDGETS)}
     nothing: Mapping[str, Any] = {"above": 0, "evictions": [], "spread": [], "left": []}
     unknown = _unknown(scratch.cluster, request)
@@ -71,12 +74,13 @@ def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budge
         yield None
     yield from rebalancing.steps([*before])
     after = {key: rebalancing.limits(key) for key in before}
-    left = [*_left(rebalancing, after, request, budget)]
+    why = {_name(key): [*_why(rebalancing, key, request, over=budget.is_over)] for key in after}
+    left = [{**it, "why": why[it["workload"]]} for it in _distinct(_above(rebalancing, after))]
     return {
         **answer,
-        "above": sum(it > 0 for limits in before.values() for it in rebalancing.needs(limits)),
+        "above": len(_distinct(_above(rebalancing, before))),
         "evictions": [_eviction(scratch.cluster, it) for it in rebalancing.evictions],
-        "spread": [*changes(_states(before), _states(after))],
+        "spread": _distinct(changes(_states(before), _states(after))),
         "left": left,
     }
 
@@ -93,8 +97,7 @@ def _unknown(cluster: Cluster, request: RebalanceRequest) -> str | None:
     if not request.name:
         return None
     names: dict[str, None] = {}
-    pods = cluster.pods_in(request.namespace) if request.namespace else cluster.pods()
-    for pod in pods:
+    for pod in cluster.pods_in(request.namespace):
         for kind, name in workloads_of(pod):
             if (kind, name) == (request.kind, request.name):
                 return None
@@ -129,7 +132,7 @@ def _eviction(cluster: Cluster, chosen: ChosenEviction) -> Mapping[str, Any]:
         "nodeName": pod.node_name,
         "goesTo": placement.node,
         "ties": placement.ties,
-        "improves": [_improves(cluster, it, pod.node_name, placement.node) for it in chosen.improves],
+        "improves": _distinct(_improves(cluster, it, pod.node_name, placement.node) for it in chosen.improves),
     }
 
 
@@ -151,12 +154,10 @@ def _domain(cluster: Cluster, limit: DomainLimit, node: str) -> str:
     return domain if domain in limit.pods else ""
 
 
-def _left(
-    rebalancing: Rebalancing, after: Mapping[Key, Sequence[DomainLimit]], request: RebalanceRequest, budget: Budget
-) -> Iterator[Mapping[str, Any]]:
-    """Yield a ``LeftConstraint`` for each constraint that stays above ``maxSkew``."""
-    for key, limits in after.items():
-        for limit, need in zip(limits, rebalancing.needs(limits), strict=True):
+def _above(rebalancing: Rebalancing, limits: Mapping[Key, Limits]) -> Iterator[Mapping[str, Any]]:
+    """Yield the fields of a ``LeftConstraint`` without ``why`` for each constraint that is above ``maxSkew``."""
+    for key, of_key in limits.items():
+        for limit, need in zip(of_key, rebalancing.needs(of_key), strict=True):
             if need:
                 yield {
                     "workload": _name(key),
@@ -164,8 +165,16 @@ def _left(
                     "whenUnsatisfiable": "DoNotSchedule" if limit.is_hard else "ScheduleAnyway",
                     "maxSkew": limit.max_skew,
                     "skew": skew_of(limit),
-                    "why": [*_why(rebalancing, key, request, over=budget.is_over)],
                 }
+
+
+def _distinct(items: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the items without equal ones: pods of one workload can have different constraints, and share some."""
+    distinct: list[Mapping[str, Any]] = []
+    for item in items:
+        if item not in distinct:
+            distinct.append(item)
+    return distinct
 
 
 def _why(rebalancing: Rebalancing, key: Key, request: RebalanceRequest, *, over: bool) -> Iterable[Mapping[str, Any]]:

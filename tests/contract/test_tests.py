@@ -91,6 +91,11 @@ ELSEWHERE: Final = {
         "app/whatif/drain_plan.py",
         "app/whatif/evictions.py",
     ],
+    "tests/unit/app/whatif/test_rebalancing.py": [
+        "app/analysis/skew_estimate.py",
+        "app/whatif/rebalance_models.py",
+        "app/whatif/rebalance_plan.py",
+    ],
     "tests/unit/app/analysis/test_evaluate.py": ["app/commands/evaluate.py", "app/analysis/verdict.py"],
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/filter_answer.py", "app/verbs/outcome.py"],
     "tests/unit/app/verbs/test_stepwise.py": ["app/cache/pins.py"],

@@ -1,4 +1,4 @@
-"""Rebalancing of random small clusters: no shorter plan exists, and the evictions have the results that the plan has."""
+"""Rebalancing of random small clusters: no shorter plan exists, and each eviction has the result in the plan."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from app.__main__ import kubectl_complete
 from app.commands.completion import completions
 
-COMMANDS = ["explain", "pending", "skew", "homes", "lint", "drain", "simulate", "version"]
+COMMANDS = ["explain", "pending", "skew", "homes", "lint", "drain", "simulate", "rebalance", "version"]
 
 
 @pytest.mark.parametrize(

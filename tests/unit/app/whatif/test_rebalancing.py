@@ -182,7 +182,6 @@ def test_only_the_workload_of_the_request_is_rebalanced() -> None:
     [
         ({"namespace": "defualt"}, "default"),
         ({"namespace": "default", "kind": "ReplicaSet", "name": "webb"}, "web"),
-        ({"kind": "ReplicaSet", "name": "webb"}, "web"),
     ],
 )
 def test_unknown_names_are_answered_with_similar_ones(fields: dict[str, str], offered: str) -> None:
