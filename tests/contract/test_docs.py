@@ -473,7 +473,9 @@ class TestCurl:
         ] == found
 
     def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
-        error, by_name, explained, deployment, pending, skew, cycle, waiting, homes, drain, simulation = answers[12:]
+        error, by_name, explained, deployment, pending, skew, cycle, waiting, homes, drain, simulation, balance = (
+            answers[12:]
+        )
         error_shown, table_shown, remedies_shown = map(json.loads, blocks(ROOT / "docs" / "http-api.md", "json"))
 
         assert error_shown == error
@@ -485,6 +487,7 @@ class TestCurl:
         assert "web-urgent" in [it["name"] for it in pending["items"]]
         assert ("web", "Deployment") in [(it["name"], it["kind"]) for it in skew["items"]]
         assert (6, 0) == (simulation["placed"], simulation["waiting"])
+        assert (1, ["node-c4"]) == (balance["above"], [it["goesTo"] for it in balance["evictions"]])
         assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["items"][0]["node"])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.generate import SPREADING
-from tests.conformance.live import cases, drains, prioritize, remedies, whole
+from tests.conformance.live import cases, drains, prioritize, rebalances, remedies, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
 
@@ -14,6 +14,7 @@ pytestmark = pytest.mark.long
 CASES = 6
 STUCK = 20
 DRAINS = 5
+REBALANCES = 5
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +79,13 @@ def test_a_drain_does_what_its_plan_says(plane: ControlPlane) -> None:
     assert DRAINS == found.cases == found.equal + found.passed_over
     assert 0 < found.unique
     assert 0 < found.placed
+
+
+def test_constraints_hold_after_the_evictions_of_a_rebalancing(plane: ControlPlane) -> None:
+    """The printed calls of the Eviction API are made, and kube-scheduler places the new pods."""
+    found = rebalances.measure(plane, REBALANCES)
+
+    assert [] == found.wrong
+    assert REBALANCES == found.cases == found.balanced + found.partly + found.passed_over
+    assert 0 < found.balanced
+    assert 0 < found.evictions

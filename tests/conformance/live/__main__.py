@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance.live import cases, drains, prioritize, remedies, simulations, whole
+from tests.conformance.live import cases, drains, prioritize, rebalances, remedies, simulations, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.binaries import DEFAULT_KUBERNETES
 from tests.controlplane.controlplane import ControlPlane
@@ -113,6 +113,11 @@ def _drains(arguments: argparse.Namespace) -> Sequence[Any]:
         return [drains.measure(plane, arguments.count, seed=arguments.seed)]
 
 
+def _rebalances(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane() as plane:
+        return [rebalances.measure(plane, arguments.count, seed=arguments.seed)]
+
+
 PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Sequence[Any]]]] = {
     "prioritize": _prioritize,
     "whole": _whole,
@@ -120,6 +125,7 @@ PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Sequence[Any]]]] = {
     "remedies": _remedies,
     "simulations": _simulations,
     "drains": _drains,
+    "rebalances": _rebalances,
 }
 
 
