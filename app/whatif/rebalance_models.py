@@ -77,5 +77,5 @@ class RebalancePlan(WhatIfAnswer):
     budgets_judged: bool = Field(description="False if no profile here reads PodDisruptionBudgets.")
     above: int = Field(description="Number of constraints above maxSkew before the evictions.")
     evictions: list[PlannedEviction]
-    spread: list[SpreadChange] = Field(description="Each such constraint before and after.")
+    spread: list[SpreadChange] = Field(description="Before and after, for the first 100 improved workloads.")
     left: list[LeftConstraint]

@@ -27,6 +27,9 @@ MOST_EVICTIONS: Final = 1000
 MOST_TARGETS: Final = 1000
 """Maximum number of workloads that are counted exactly."""
 
+MOST_SPREAD: Final = 100
+"""Maximum number of workloads whose domains are listed. Each can have as many domains as there are nodes."""
+
 _MOST_REASONS: Final = 5
 _FULL: Final = "at most {} evictions were allowed"
 _OVER: Final = "there was no time left"
@@ -76,11 +79,13 @@ def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budge
     after = {key: rebalancing.limits(key) for key in before}
     why = {_name(key): [*_why(rebalancing, key, request, over=budget.is_over)] for key in after}
     left = [{**it, "why": why[it["workload"]]} for it in _distinct(_above(rebalancing, after))]
+    improved = {it.key for eviction in rebalancing.evictions for it in eviction.improves}
+    shown = [key for key in before if key in improved][:MOST_SPREAD]
     return {
         **answer,
         "above": len(_distinct(_above(rebalancing, before))),
         "evictions": [_eviction(scratch.cluster, it) for it in rebalancing.evictions],
-        "spread": _distinct(changes(_states(before), _states(after))),
+        "spread": _distinct(changes(_states(before, shown), _states(after, shown))),
         "left": left,
     }
 
@@ -106,13 +111,13 @@ def _unknown(cluster: Cluster, request: RebalanceRequest) -> str | None:
     return similar(printable(request.name), names)
 
 
-def _states(limits: Mapping[Key, Limits]) -> dict[str, SpreadState]:
+def _states(limits: Mapping[Key, Limits], keys: Iterable[Key]) -> dict[str, SpreadState]:
     """Return the counts by workload. Pods of one workload with different constraints are together."""
     states: dict[str, SpreadState] = {}
-    for key, of_key in limits.items():
+    for key in keys:
         name = _name(key)
-        known = states.get(name)
-        states[name] = SpreadState(name, of_key if known is None else (*known.limits, *of_key))
+        known = states[name].limits if name in states else ()
+        states[name] = SpreadState(name, (*known, *limits[key]))
     return states
 
 

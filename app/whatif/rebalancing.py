@@ -1,8 +1,11 @@
 """Rebalancing: few evictions after which workloads hold their topology spread constraints again.
 
 Each eviction is tried on a scratch cluster: the pod is deleted, and a new pod is placed by a whole scheduling cycle.
-The eviction is chosen only if a constraint then needs fewer moves, and none needs more. The best eviction is chosen
-first, until nothing is left to do. Nothing is ever evicted for real.
+The eviction is chosen only if a constraint gets better, and none needs more moves than before. The best eviction is
+chosen first, until nothing is left to do. Nothing is ever evicted for real.
+
+A constraint gets better if it needs fewer moves. If no eviction achieves that, because kube-scheduler would not choose
+the domain that lacks pods, one that makes the domains more even is chosen. It is undone if it does not help later.
 
 Budgets are respected as in a drain. A new pod counts as ready before the next pod is evicted.
 """
@@ -35,6 +38,8 @@ NEVER: Final = f"{ANNOTATION_DOMAIN}never-evict"
 MOST_TRIALS: Final = 200
 """Maximum number of trials for one eviction after the first trial that helps."""
 
+_MOST_REASONS: Final = 3
+
 _CONTROLLERS: Final = {
     "DaemonSet": "a DaemonSet's pod stays on its node",
     "Node": "a static pod stays on its node",
@@ -63,11 +68,13 @@ class ChosenEviction(Struct, frozen=True):
 
 
 class _Trial(Struct, frozen=True):
-    """Result of an eviction. ``gain``: number of moves that the constraints of the request need less."""
+    """Result of an eviction. ``gain``: number of moves that the constraints of the request need less, and how much more
+    even their domains are.
+    """
 
     pod: Pod
     placement: Placement
-    gain: int
+    gain: tuple[int, int]
     limits: Mapping[Key, Limits]
 
 
@@ -77,17 +84,18 @@ def moves_needed(limit: DomainLimit) -> int:
     It assumes that each pod can go to each domain. With fewer domains than ``minDomains``, it is the number of pods
     above ``maxSkew``.
     """
-    counts, allowed = tuple(limit.pods.values()), limit.max_skew
-    if skew_of(limit) <= allowed:
+    if skew_of(limit) <= limit.max_skew:
         return 0
-    if limit.minimum < min(counts):
-        return sum(max(0, it - allowed) for it in counts)
+    counts = Counter(limit.pods.values())  # number of domains by their number of pods
 
     def above(fewest: int) -> int:
-        return sum(max(0, it - fewest - allowed) for it in counts)
+        return sum(max(0, it - fewest - limit.max_skew) * domains for it, domains in counts.items())
 
     def lacking(fewest: int) -> int:
-        return sum(max(0, fewest - it) for it in counts)
+        return sum(max(0, fewest - it) * domains for it, domains in counts.items())
+
+    if limit.minimum < min(counts):
+        return above(limit.minimum)
 
     low, high = min(counts), max(counts)  # more are lacking, and fewer above, the larger the fewest of a domain is
     while low < high:
@@ -149,13 +157,17 @@ class Rebalancing:
         while progressed:
             progressed = False
             for key in sorted(targets, key=lambda it: (-sum(self.needs(self.limits(it))), it[:3])):
+                useful = len(self.evictions)
                 while any(self.needs(self.limits(key))) and not self.is_full and not self._budget.is_over:
                     chosen = yield from self._choose(key)
                     if chosen is None:
                         break
                     self._carry_out(chosen)
-                    progressed = True
+                    if chosen.gain[0]:
+                        useful = len(self.evictions)
+                        progressed = True
                     yield f"rebalancing: {len(self.evictions)} evictions"
+                self._undo_after(useful)
 
     def _choose(self, key: Key) -> Generator[None, None, _Trial | None]:
         """Return the best eviction for a workload; ``None`` if no eviction helps. Of equal ones, the first is taken."""
@@ -174,7 +186,9 @@ class Rebalancing:
             if reason:
                 reasons[reason] += 1
             yield
-            if self._budget.is_over or (best is not None and (best.gain >= self._open(best) or number >= MOST_TRIALS)):
+            if self._budget.is_over or (
+                best is not None and (best.gain[0] >= self._open(best) or number >= MOST_TRIALS)
+            ):
                 break
         return best
 
@@ -240,10 +254,17 @@ class Rebalancing:
         after = {key: self.needs(limits[key]) for key in affected}
         if any(more > less for key in affected for more, less in zip(after[key], before[key], strict=True)):
             return "another constraint would get worse"
-        gain = sum(sum(before[key]) - sum(after[key]) for key in affected if key in self._targets)
-        if gain <= 0:
+        targets = [key for key in affected if key in self._targets]
+        moves = sum(sum(before[key]) - sum(after[key]) for key in targets)
+        evenness = sum(
+            _unevenness(was) - _unevenness(now)
+            for key in targets
+            for was, now, need in zip(self.limits(key), limits[key], before[key], strict=True)
+            if need
+        )
+        if moves <= 0 and evenness <= 0:
             return "the new pod would not go to a domain that lacks pods"
-        return _Trial(pod, placement, gain, limits)
+        return _Trial(pod, placement, (moves, evenness), limits)
 
     def _replace(self, pod: Pod) -> tuple[Pod, Placement]:
         """Delete a pod and place a new one. Raises ``PluginError``."""
@@ -264,10 +285,19 @@ class Rebalancing:
         self.evictions.append(ChosenEviction(trial.pod, trial.placement, [*self._improved(trial)]))
         self._limits.update(trial.limits)
 
+    def _undo_after(self, number: int) -> None:
+        """Undo all evictions after the first ones."""
+        for eviction in reversed(self.evictions[number:]):
+            self._undo(eviction.pod, eviction.placement.pod)
+            for key in self._affected(eviction.pod):
+                self._limits.pop(key, None)
+        del self.evictions[number:]
+
     def _improved(self, trial: _Trial) -> Iterable[ImprovedConstraint]:
         for key, limits in trial.limits.items():
             for number, (before, after) in enumerate(zip(self.limits(key), limits, strict=True)):
-                if self.needs([after]) < self.needs([before]):
+                is_open = any(self.needs([before]))
+                if is_open and _unevenness(after) < _unevenness(before):
                     yield ImprovedConstraint(key, number, before, after)
 
 
@@ -279,7 +309,14 @@ def _selects(constraint: TopologySpreadConstraint, sample: Pod, pod: Pod) -> boo
     return constraint.selector.with_labels(pairs).matches(pod.labels)
 
 
+def _unevenness(limit: DomainLimit) -> int:
+    """Return a number that falls if a pod goes to a domain with at least two pods less."""
+    return sum(it * it for it in limit.pods.values())
+
+
 def _why(placement: Placement) -> str:
-    """Return the most frequent reason why a pod waits."""
-    status = placement.rejections[0][0] if placement.gate.is_success and placement.rejections else placement.gate
-    return f"{status.plugin}: {status.message}" if status.plugin else "no node was tried"
+    """Return the most frequent reasons why a pod waits."""
+    if not placement.gate.is_success:
+        return f"{placement.gate.plugin}: {placement.gate.message}"
+    reasons = (f"{status.plugin}: {status.message}" for status, _ in placement.rejections)
+    return "; ".join([*dict.fromkeys(reasons)][:_MOST_REASONS]) or "there is no node"

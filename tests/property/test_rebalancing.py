@@ -21,8 +21,8 @@ _DEEPEST = 3
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[JsonObject]:
-    """Two to four nodes in up to three zones, and up to 12 pods of two workloads with the same constraints."""
-    places = nodes(*draw(st.lists(st.sampled_from("abc"), min_size=2, max_size=4)), cpu=draw(st.sampled_from("48")))
+    """Two to four nodes in up to four zones, and up to 12 pods of two workloads with the same constraints."""
+    places = nodes(*draw(st.lists(st.sampled_from("abcd"), min_size=2, max_size=4)), cpu=draw(st.sampled_from("48")))
     for found in places:
         found["metadata"]["labels"][HOST] = found["metadata"]["name"]
     keys = draw(st.lists(st.sampled_from([ZONE, HOST]), min_size=1, max_size=2, unique=True))

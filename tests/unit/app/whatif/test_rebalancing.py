@@ -12,9 +12,9 @@ from app.framework.explanation import DomainLimit
 from app.whatif.rebalancing import moves_needed
 from tests.api.village import owner
 from tests.builders import constraint, controller
-from tests.unit.app.whatif.drains import budget
+from tests.unit.app.whatif.drains import HOMES, budget
 from tests.unit.app.whatif.rebalances import HOST, ZONE, evicted, nodes, planned, pod, rebalance
-from tests.unit.app.whatif.scratches import scratch_of
+from tests.unit.app.whatif.scratches import node, scratch_of
 
 TWO = nodes("a", "b")
 WEB = [pod(f"web-{it}", "n1") for it in range(3)]
@@ -53,6 +53,34 @@ def test_moves_that_do_not_yet_lower_the_skew_are_chosen() -> None:
 
     assert ["n3", "n4"] == sorted(evicted(plan).values())
     assert [] == plan["left"]
+
+
+def uneven(cpu_of_a: str) -> list[Any]:
+    """Zones with 1, 3, 5 and 2 pods. kube-scheduler prefers zone d, whose node has the most room, to zone a."""
+    cpu = {"a": cpu_of_a, "b": "8", "c": "8", "d": "64"}
+    places = [node(f"n-{zone}", cpu[zone], zone=zone) for zone in cpu]
+    zones = "a" * 1 + "b" * 3 + "c" * 5 + "d" * 2
+    spread = [constraint(ZONE, skew=2, app="web")]
+    return [*places, *(pod(f"web-{number}", f"n-{zone}", spread=spread) for number, zone in enumerate(zones))]
+
+
+def test_an_eviction_that_only_makes_domains_more_even_is_chosen_if_that_helps_later() -> None:
+    plan = rebalance(*uneven("4"))
+
+    assert ["n-d", "n-a"] == [*evicted(plan).values()]
+    assert [] == plan["left"]
+    assert [("c", "d"), ("c", "a")] == [(it["leaves"], it["enters"]) for e in plan["evictions"] for it in e["improves"]]
+
+
+def test_evictions_that_do_not_help_in_the_end_are_undone() -> None:
+    scratch = scratch_of(*uneven("1"), profile=HOMES)
+    before = {it.key: it.node_name for it in scratch.cluster.pods()}
+
+    plan = planned(scratch)
+
+    assert ({}, 4) == (evicted(plan), plan["left"][0]["skew"])
+    assert before == {it.key: it.node_name for it in scratch.cluster.pods()}
+    assert [] == scratch.cluster.check()
 
 
 def test_one_eviction_can_improve_two_constraints() -> None:
