@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +16,13 @@ from typing import Any, Final
 import structlog
 
 from app.commands import completion, dump, evaluate, in_process, lint, plugins, rbac, service
+from app.commands.answers import LastAnswer
 from app.commands.arguments import FLAGS, kubectl_parser, parser
-from app.commands.output import printable
+from app.commands.cluster_pages import names_at
+from app.commands.output import printable, structured
 from app.commands.progress import ProgressLine
 from app.commands.question_flags import with_list
-from app.commands.questions import QUESTIONS
+from app.commands.questions import QUESTIONS, Ask, Question
 from app.commands.sources import source_of
 from app.config.flags import given_by
 from app.config.loading import LoadedSettings, SettingsError, read_settings
@@ -74,7 +77,9 @@ def kubectl(argv: Sequence[str] | None = None) -> int:
 
 def kubectl_complete(argv: Sequence[str] | None = None) -> int:
     """Print completions of ``kubectl homeport``, one a line, and a directive for kubectl's shell scripts."""
-    print("\n".join(completion.completions(list(sys.argv[1:] if argv is None else argv))))  # noqa: T201  # for kubectl
+    with completion.time_limit():
+        words = completion.completions(list(sys.argv[1:] if argv is None else argv), names_at)
+    print("\n".join(words))  # noqa: T201  # for kubectl
     return 0
 
 
@@ -89,7 +94,7 @@ def _guarded(run: Callable[[], int]) -> int:
 def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[str]) -> int:
     arguments = known.parse_args(with_list(argv))
     try:
-        if arguments.run in (*QUESTIONS, "lint"):
+        if arguments.run in _QUESTIONS:
             return _questioned(arguments, nearby)
         _RUNS[arguments.run](arguments)
     except _MISTAKES as mistake:
@@ -116,9 +121,7 @@ def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
     A user can end a question with Ctrl-C at any time, for example one with ``--watch``.
     """
     try:
-        if arguments.run == "lint":
-            return lint.run(arguments, Registry(_specs(), DEFAULT_WEIGHTS), version=version("homeport"))
-        return _answered(arguments, _ask(arguments, nearby=nearby))
+        return _QUESTIONS[arguments.run](arguments, _ask(arguments, nearby=nearby))
     except CredentialsError as failure:
         _complain(failure)
         return FAILED
@@ -126,20 +129,27 @@ def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
         return INTERRUPTED
 
 
-def _answered(arguments: argparse.Namespace, ask: Callable[[], service.Pages]) -> int:
+def _answered(question: Question, arguments: argparse.Namespace, ask: Ask) -> int:
     """Run a question. Raises ``CommandError`` if the answer of a remote Homeport lacks a field or has another type."""
-    sources: list[service.Pages] = []
+    sources: list[LastAnswer] = []
 
-    def remembered() -> service.Pages:
-        sources.append(ask())
+    def recorded() -> service.Pages:
+        pages = ask()
+        if isinstance(pages, in_process.InProcess):
+            return pages
+        sources.append(LastAnswer(pages))
         return sources[-1]
 
     try:
-        return QUESTIONS[arguments.run](arguments, remembered)
+        return question(arguments, recorded)
     except (LookupError, TypeError, AttributeError) as failure:
-        if not sources or isinstance(sources[-1], in_process.InProcess):
-            raise
+        if not sources or sources[-1].is_of_this_version():
+            raise  # a fault in this program
         raise service.CommandError(service.OTHER_VERSION) from failure
+
+
+def _lint(arguments: argparse.Namespace, _: Ask) -> int:
+    return lint.run(arguments, Registry(_specs(), DEFAULT_WEIGHTS), version=version("homeport"))
 
 
 def _flush() -> None:
@@ -284,8 +294,9 @@ def _rbac(arguments: argparse.Namespace) -> None:
     print(rbac.run(loaded.settings, specs, DEFAULT_WEIGHTS, account, arguments.output), end="")  # noqa: T201  # the answer
 
 
-def _version(_arguments: argparse.Namespace) -> None:
-    print(version("homeport"))  # noqa: T201  # the answer of the command
+def _version(arguments: argparse.Namespace) -> None:
+    text = structured({"version": version("homeport")}, arguments.output)
+    print(version("homeport") if text is None else text)  # noqa: T201  # the answer of the command
 
 
 _RUNS: Final[Mapping[str, Callable[[argparse.Namespace], None]]] = {
@@ -297,6 +308,12 @@ _RUNS: Final[Mapping[str, Callable[[argparse.Namespace], None]]] = {
     "rbac": _rbac,
 }
 """Function of each command, by the command's name, which ``commands.arguments.parser`` stores as ``run``."""
+
+_QUESTIONS: Final[Mapping[str, Question]] = {
+    "lint": _lint,
+    **{name: partial(_answered, question) for name, question in QUESTIONS.items()},
+}
+"""Function of each command that asks about a cluster and returns an exit code, by the command's name."""
 
 
 if __name__ == "__main__":

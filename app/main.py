@@ -576,9 +576,7 @@ class HomeportService:
         return (
             explain_router(
                 explainer,
-                WorkloadExplainer(
-                    explainer, self._explain.cluster, lambda: self._feed.problem() or self._explain.problem()
-                ),
+                WorkloadExplainer(explainer, self._explain, self._feed.problem),
                 self._waiting,
                 max_body_bytes=self._settings.max_body_bytes,
             ),

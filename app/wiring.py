@@ -135,11 +135,19 @@ def explain_snapshot(
         own_frameworks,
         described,
         resolved={it.scheduler_name: it for it in merged},
-        explained_by=frameworks,
         deciding=cluster,
         deciding_feed=feed,
         max_age=settings.max_feed_age,
+        saved_at=_saved_at(settings),
     )
+
+
+def _saved_at(settings: Settings) -> float | None:
+    """Return the time at which the saved cluster was written; ``None`` without a file."""
+    try:
+        return None if settings.cluster is None else Path(settings.cluster).stat().st_mtime
+    except OSError:
+        return None  # a command has listed the cluster
 
 
 def frameworks_of_explain(

@@ -117,11 +117,13 @@ def pages_of(kubectl: Kubectl, namespace: str) -> tuple[ServicePages, str]:
             proxied = quote(f"http:{name}:{port.get('name') or port['port']}", safe=":")
             pages = ServicePages(kubectl, f"/api/v1/namespaces/{of}/services/{proxied}/proxy")
             try:
-                pages.get("/api/v1/status", {})
+                status = pages.get("/api/v1/status", {})
             except AskError as error:
                 missed.append(f"Service {of}/{name}: {error}")
             else:
-                return pages, f"{of}/{name}"
+                if isinstance(status.get("feeds"), dict):
+                    return pages, f"{of}/{name}"
+                missed.append(f"Service {of}/{name}: the answer is not that of a Homeport")
     raise AskError("\n".join(missed) or "there is no operator Service of Homeport: see operatorService of its chart")
 
 
@@ -131,19 +133,21 @@ NamespaceOfContext = Callable[[], str]
 
 def run_explain(arguments: argparse.Namespace, default: NamespaceOfContext, ask: Ask) -> int:
     given = arguments.target, arguments.selector, arguments.node, arguments.namespace
-    path, query = explained(*given, default)
+    path, query = explained(*given, default, everywhere=arguments.all_namespaces)
     answer = ask().get(path, query)
     _print(_text(answer, arguments, explain.lines(answer, arguments.output)))
     explanations = [answer] if "items" not in answer else [it["explanation"] for it in answer["items"]]
     if not explanations:
-        where = namespace_of(arguments.namespace, default)
-        raise AskError(f"no pods with the labels {arguments.selector} in namespace {where}")
+        where = (
+            "any namespace" if arguments.all_namespaces else f"namespace {namespace_of(arguments.namespace, default)}"
+        )
+        raise AskError(f"no pods with the labels {arguments.selector} in {where}")
     return WAITS if any(it["verdict"] in ("NoNodeFits", "Gated") for it in explanations) else 0
 
 
 def run_pending(arguments: argparse.Namespace, default: NamespaceOfContext, ask: Ask) -> int:
     namespace = "" if arguments.all_namespaces else namespace_of(arguments.namespace, default)
-    answer = pending.pods(ask(), namespace)
+    answer = pending.pods(ask(), namespace, arguments.selector)
     _print(pending.listing(answer, namespace, arguments.output, headers=not arguments.no_headers))
     if not answer["items"]:
         _say("no pods wait")
@@ -206,7 +210,8 @@ def parser(version: str) -> argparse.ArgumentParser:
     of_homes.add_argument("--node", default="", help="list only homes on this node")
     for flag in ("orphaned", "away", "contradictory"):
         of_homes.add_argument(f"--{flag}", action="store_true", help=f"list only homes that are {flag}")
-    for listing in (of_pending, of_homes):
+    of_pending.add_argument("-l", "--selector", default="", help="list only pods with these labels")
+    for listing in (of_explain, of_pending, of_homes):
         listing.add_argument("-A", "--all-namespaces", action="store_true", help="list those of all namespaces")
 
     of_drain = _command(commands, "drain", run_drain, "show where the pods of nodes would go, and which would wait")
@@ -261,8 +266,9 @@ def main(version: str, argv: Sequence[str] | None = None) -> int:
     except AskError as error:
         _say(str(error))
         return FAILED
-    except KeyError as error:
-        _say(f"the answer has no field {error}: the Homeport there is another version than {version}")
+    except (KeyError, TypeError, AttributeError) as error:
+        what = f"has no field {error}" if isinstance(error, KeyError) else "has another type"
+        _say(f"the answer {what}: the Homeport there is another version than {version}")
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

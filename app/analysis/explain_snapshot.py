@@ -8,7 +8,9 @@ explain reads cannot disturb a decision: ``not_judged`` has the filters that nee
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
+from time import time
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -18,11 +20,13 @@ from app.cache.cluster import Cluster
 from app.feeds.feed import Feed, FeedState
 from app.kube.core_v1 import Pod
 from app.kube.extras import NotDecoded
-from app.kube.kinds import NODES, PERSISTENT_VOLUMES, PODS, Kind
+from app.kube.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, PODS, Kind
 from app.rights.permissions import group_of, guessed_plural
 from app.runtime.framework import Framework
 from app.runtime.profiles import DECIDING, ResolvedProfile
 from app.telemetry.background import Background
+from app.verbs.outcome import VerbFailure
+from app.verbs.similar import similar
 from app.verbs.unserved import printable
 
 ONLY_PROFILE: Final = "explain judges only the filters of the profile: set explain: complete"
@@ -84,10 +88,9 @@ class ExplainSnapshot:
     """Snapshot of explain, with a framework for each profile, by the profile's name.
 
     ``resolved``: the profiles with all plugins that explain runs. ``frameworks``: run all filters that explain judges.
-    Their plugins cannot write. ``explained_by``: frameworks of the decisions; their plugins' explanations rest on what
-    only these remember, for example failed writes. ``deciding``: snapshot of the decisions. ``max_age``: seconds
-    without contact to a kind after which its plugins are not judged. A ``cluster`` other than ``deciding`` is filled by
-    ``feed``, which is started and stopped here.
+    Their plugins cannot write. ``deciding``: snapshot of the decisions. ``max_age``: seconds without contact to a kind
+    after which its plugins are not judged. ``saved_at``: seconds since 1970 at which a saved cluster was written. A
+    ``cluster`` other than ``deciding`` is filled by ``feed``, which is started and stopped here.
     """
 
     def __init__(
@@ -98,15 +101,15 @@ class ExplainSnapshot:
         profiles: Mapping[str, ExplainedProfile],
         *,
         resolved: Mapping[str, ResolvedProfile],
-        explained_by: Mapping[str, Framework],
         deciding: Cluster,
         deciding_feed: Feed,
         max_age: float,
+        saved_at: float | None = None,
     ) -> None:
         self.cluster = cluster
         self.frameworks = frameworks
         self.resolved = resolved
-        self.explained_by = explained_by
+        self._saved_at = saved_at
         self._feed = feed
         self._profiles = profiles
         self._deciding = deciding
@@ -196,6 +199,30 @@ class ExplainSnapshot:
         """Return the seconds since the last contact to pods or to nodes, whichever is longer ago."""
         states = self._feed.states()
         return max(states[repr(kind)].age for kind in (PODS, NODES))
+
+    def require_namespace(self, name: str) -> None:
+        """Raise ``VerbFailure`` if a namespace does not exist; its message offers similar names.
+
+        A snapshot has namespaces only if a plugin reads them. Else nothing is raised, because a namespace that does not
+        exist then looks like one without pods.
+        """
+        listed = self._namespaces_of(self.cluster) or self._namespaces_of(self._deciding)
+        every = {*listed, *self.cluster.namespaces(), *self._deciding.namespaces()}
+        if listed and name not in every:
+            shown = printable(name)
+            raise VerbFailure("nothing_to_do", f'namespaces "{shown}" not found{similar(shown, sorted(every))}')
+
+    def _namespaces_of(self, cluster: Cluster) -> set[str]:
+        """Return all namespaces; empty if the snapshot ``cluster`` does not have them, or not all of them yet."""
+        if cluster is not self._deciding:
+            state = self._feed.states().get(repr(NAMESPACES))
+            if state is None or not state.synced or state.age > self._max_age:
+                return set()
+        return {name for _, name in (*cluster.others.keys(NAMESPACES), *cluster.unreadable.of(NAMESPACES))}
+
+    def taken_at(self) -> datetime:
+        """Return the time of the snapshot: that of the last contact to pods and nodes, or that of the saved file."""
+        return datetime.fromtimestamp(time() - self.age() if self._saved_at is None else self._saved_at, UTC)
 
     def in_flight(self) -> list[Pod]:
         """Return the pods that are on a node only in the snapshot of the decisions, each with that node.

@@ -5,7 +5,7 @@ An explanation is read-only. It works in short steps, and each step reads the sn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from time import thread_time
@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from app.analysis.bound import BoundNode, bound_node, verdicts_on
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.impossible import Impossibilities
-from app.analysis.judging import Judge, Judgement
+from app.analysis.judging import RUN_SECONDS, Judge, Judgement
+from app.analysis.needs import ResourceNeed, add_needs
 from app.analysis.remedies import Remedies, Remedy, best
 from app.analysis.scheduler_message import SchedulerMessage, compared
 from app.framework.cycle_state import CycleState
@@ -25,7 +26,7 @@ from app.framework.explanation import Explanation, HomeFacts
 from app.framework.node_info import Candidates
 from app.framework.status import Status, unresolvable
 from app.kube.core_v1 import Pod
-from app.kube.extras import NotDecoded
+from app.kube.meta_v1 import whole_seconds
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.read_only import read_only
@@ -52,21 +53,11 @@ class RejectedNodes(Struct, frozen=True):
     reasons: tuple[Status, ...]
 
 
-class ResourceNeed(Struct, frozen=True):
-    """A requested resource: amount ``requested``, sum that is ``free`` on all nodes, and the most free on one ``node``.
-
-    Amounts are in the units of ``ResourceList``.
-    """
-
-    name: str
-    requested: int
-    free: int
-    most_free: int
-    node: str
-
-
 class NodeAnswer(Struct, frozen=True):
-    """Verdict of each plugin on one node, and the scores. ``scores``: empty if the node does not fit."""
+    """Verdict and score of each judged plugin on one node. ``scores``: empty if the node does not fit.
+
+    ``total``: weighted sum of the profile's scores; ``None`` if the node does not fit.
+    """
 
     name: str
     verdicts: Mapping[str, Status]
@@ -77,17 +68,19 @@ class NodeAnswer(Struct, frozen=True):
 class Explained(Struct, frozen=True):
     """Explanation of a pod.
 
-    ``by``: program that runs each filter, by plugin: Homeport, kube-scheduler or both. ``gate``: rejection of
-    PreEnqueue, which keeps the pod out of the queue; Success if there is none. ``groups``: all nodes that do not fit,
-    the largest group first. ``impossible``: sentences on what cannot work, if no node fits. ``not_judged``: reason for
-    each filter of kube-scheduler's default profile without a verdict, by plugin. ``incomplete``: true if changes were
-    left out because the time was over, or because there were too many and none of the first ones helps. ``seconds``:
-    processor time of the verdict and the search. ``scheduler``: what kube-scheduler wrote on the pod; ``None`` if it
-    wrote nothing. ``bound``: node of a bound pod. ``home``: the pod's home, if the pod has or gets one.
+    ``judged_at``: RFC 3339; time of the snapshot. ``by``: program that runs each filter, by plugin: Homeport,
+    kube-scheduler or both. ``gate``: rejection of PreEnqueue, which keeps the pod out of the queue; Success if there is
+    none. ``groups``: all nodes that do not fit, the largest group first. ``impossible``: sentences on what cannot work,
+    if no node fits. ``not_judged``: reason for each filter of kube-scheduler's default profile without a verdict, by
+    plugin. ``incomplete``: true if changes were left out because the time was over, or because there were too many and
+    none of the first ones helps. ``seconds``: processor time of the verdict and the search. ``scheduler``: what
+    kube-scheduler wrote on the pod; ``None`` if it wrote nothing. ``bound``: node of a bound pod. ``home``: the pod's
+    home, if the pod has or gets one.
     """
 
     profile: str
     preset: str
+    judged_at: str
     by: Mapping[str, str]
     gate: Status
     feasible: Sequence[str]
@@ -143,7 +136,7 @@ class Explainer:
             with suppress(VerbFailure):  # a plugin that cannot judge without the object is named in ``not_judged``
                 await self._context.look_up_missing(deciding, pod)
             try:
-                return await self._explained(deciding, pod, node, seconds)
+                return await self._explained(_Inquiry(self._snapshot, deciding, pod), node, seconds)
             except PluginError as fault:
                 raise VerbFailure("fault", fault.status.message) from fault
 
@@ -156,110 +149,149 @@ class Explainer:
         await run_stepwise(shortlist.steps(tuple(self._cluster.nodes)))
         return f'nodes "{shown}" not found{shortlist.suggestion()}'
 
-    async def _explained(self, deciding: Framework, known: Pod, node: str, seconds: float) -> Explained:
-        pod = replace(known, node_name="")
-        name = deciding.scheduler_name
-        framework = self._snapshot.frameworks[name]
-        unknown = self._snapshot.not_judged(name, pod)
-        gate = await decide_prepared(partial(deciding.pre_enqueue, pod))
-        if gate.is_success and pod.spec.gated:
-            gate = _GATED
-        judgement = Judgement()
-        judging = Limited(self._judge(framework, unknown)(()).steps(pod, judgement), max(seconds, MOST_SECONDS))
-        await run_stepwise(judging)
-        failing = {*unknown, *judgement.faults}
-        await yield_to_loop()
-        plugins = await decide_prepared(partial(self._explain_plugins, deciding, known, failing))
-        plugins = await deciding.explain_later(plugins, judgement.feasible)
-        remedies: list[Remedy] = []
-        judge = self._judge(framework, {**unknown, **judgement.faults})
-        search = Remedies(self._cluster, judge)
-        proving = Limited(search.steps(pod, judgement, remedies), seconds - judging.seconds)
-        impossible: list[str] = []
-        spent = judging.seconds
-        if not known.node_name:
-            await run_stepwise(proving)
-            spent += proving.seconds
-            if not judgement.feasible:
-                impossibilities = Impossibilities(self._cluster, judge)
-                doubting = Limited(impossibilities.steps(pod, judgement, bool(remedies), impossible), seconds - spent)
-                await run_stepwise(doubting)
-                spent += doubting.seconds
-        not_judged = {**unknown, **judgement.faults}
-        needs: list[ResourceNeed] = []
-        await run_stepwise(self._needs(pod, framework, needs))
+    async def _explained(self, inquiry: _Inquiry, node: str, seconds: float) -> Explained:
+        judged_at = whole_seconds(self._snapshot.taken_at())
+        gate = await inquiry.gate()
+        judging = Limited(inquiry.judge().steps(inquiry.pod, inquiry.judgement), max(seconds, MOST_SECONDS))
+        await run_stepwise(judging, RUN_SECONDS)
+        plugins = await self._explain_plugins(inquiry)
+        changes = _Changes()
+        if not inquiry.known.node_name:
+            await self._try_changes(inquiry, seconds - judging.seconds, changes)
+        needs = await self._needs(inquiry)
+        answer = await self._on_node(inquiry, node) if node else None
+        known, judgement, profile = inquiry.known, inquiry.judgement, inquiry.framework.scheduler_name
         await yield_to_loop()
         groups = grouped(judgement)
         await yield_to_loop()
-        scheduler = compared(pod, judgement, len(not_judged))
         return Explained(
-            name,
-            deciding.preset,
-            self._snapshot.by(name),
-            gate,
-            judgement.feasible,
-            groups,
-            plugins,
-            needs,
-            best(remedies),
-            impossible,
-            not_judged,
-            judging.ended_early or proving.ended_early or (search.untried and not remedies),
-            spent,
-            scheduler,
-            await self._on_node(framework, pod, node, judgement) if node else None,
-            bound_node(known, judgement, self._cluster) if known.node_name else None,
-            next((it.home for it in plugins.values() if it.home is not None), None),
+            profile=profile,
+            preset=inquiry.deciding.preset,
+            judged_at=judged_at,
+            by=self._snapshot.by(profile),
+            gate=gate,
+            feasible=judgement.feasible,
+            groups=groups,
+            plugins=plugins,
+            needs=needs,
+            remedies=best(changes.remedies),
+            impossible=changes.impossible,
+            not_judged=inquiry.not_judged,
+            incomplete=judging.ended_early or not changes.are_complete,
+            seconds=judging.seconds + changes.seconds,
+            scheduler=compared(inquiry.pod, judgement, len(inquiry.not_judged)),
+            node=answer,
+            bound=bound_node(known, judgement, self._cluster) if known.node_name else None,
+            home=next((it.home for it in plugins.values() if it.home is not None), None),
         )
 
-    def _judge(self, framework: Framework, unknown: Collection[str]) -> Callable[[Collection[str]], Judge]:
-        """Return a function that creates a judge without the plugins that it is given, and those in ``unknown``."""
-        in_flight = self._snapshot.in_flight()
-        return lambda ignored: Judge(framework, self._cluster, {*ignored, *unknown}, in_flight)
+    async def _explain_plugins(self, inquiry: _Inquiry) -> Mapping[str, Explanation]:
+        """Return the explanations of the judged plugins.
 
-    def _explain_plugins(self, deciding: Framework, pod: Pod, failing: Container[str]) -> Mapping[str, Explanation]:
-        """Return the explanations of the profile's plugins: the deciding instances, on the snapshot of decisions.
-
-        ``failing``: plugins that gave no verdict. If one of them also fails here, it is left out.
+        Plugins of the profile are the deciding instances, on the snapshot of the decisions: only these remember failed
+        writes, for example. A plugin without a verdict is left out if it fails here too.
         """
-        cluster = self._context.cluster
+        await yield_to_loop()
+        explained = await decide_prepared(partial(self._explain_deciding, inquiry))
+        explained |= await decide_prepared(partial(self._explain_others, inquiry))
+        return await inquiry.deciding.explain_later(explained, inquiry.judgement.feasible)
+
+    def _explain_deciding(self, inquiry: _Inquiry) -> dict[str, Explanation]:
+        cluster, pod = self._context.cluster, inquiry.known
         with cluster.without(pod.uid, pod.key):
-            return deciding.explain(pod, Candidates.of(cluster.nodes), failing)
+            return inquiry.deciding.explain(pod, Candidates.of(cluster.nodes), inquiry.not_judged)
 
-    def _needs(self, pod: Pod, framework: Framework, needs: list[ResourceNeed]) -> Iterator[None]:
-        """Add up the free amount of each resource that the pod requests, if the profile judges resources."""
-        if _FIT not in framework.plugins:
-            return
-        try:
-            requests = pod.spec.resources.requests
-        except NotDecoded:
-            return
-        free, most = dict.fromkeys(requests, 0), dict.fromkeys(requests, (0, ""))
-        for number, node in enumerate(tuple(self._cluster.nodes)):
-            info = self._cluster.nodes.get(node)
-            for name, left in info.free(requests).items() if info is not None else ():
-                free[name] += left
-                if left > most[name][0]:
-                    most[name] = (left, node)
-            if number % 128 == 127:
-                yield
-        needs += (ResourceNeed(name, amount, free[name], *most[name]) for name, amount in requests.items())
+    def _explain_others(self, inquiry: _Inquiry) -> dict[str, Explanation]:
+        """Return the explanations of judged plugins that the profile does not run."""
+        without = {*inquiry.deciding.plugins, *inquiry.not_judged}
+        with inquiry.judge().seen(inquiry.known):
+            return inquiry.framework.explain(inquiry.known, Candidates.of(self._cluster.nodes), without=without)
 
-    async def _on_node(self, framework: Framework, pod: Pod, name: str, judgement: Judgement) -> NodeAnswer:
+    async def _try_changes(self, inquiry: _Inquiry, seconds: float, changes: _Changes) -> None:
+        """Find the remedies, and what cannot work if no node fits."""
+        pod, judgement, remedies = inquiry.pod, inquiry.judgement, changes.remedies
+        search = Remedies(self._cluster, inquiry.judge)
+        proving = Limited(search.steps(pod, judgement, remedies), seconds)
+        await run_stepwise(proving, RUN_SECONDS)
+        changes.are_complete = not (proving.ended_early or (search.untried and not remedies))
+        changes.seconds = proving.seconds
+        if not judgement.feasible:
+            impossibilities = Impossibilities(self._cluster, inquiry.judge)
+            searching = impossibilities.steps(pod, judgement, bool(remedies), changes.impossible)
+            doubting = Limited(searching, seconds - proving.seconds)
+            await run_stepwise(doubting, RUN_SECONDS)
+            changes.seconds += doubting.seconds
+
+    async def _needs(self, inquiry: _Inquiry) -> Sequence[ResourceNeed]:
+        """Return the requested resources, if resources were judged."""
+        needs: list[ResourceNeed] = []
+        if _FIT in inquiry.judgement.plugins:
+            await run_stepwise(add_needs(inquiry.judge(), inquiry.pod, tuple(self._cluster.nodes), needs))
+        return needs
+
+    async def _on_node(self, inquiry: _Inquiry, name: str) -> NodeAnswer:
+        judgement = inquiry.judgement
         if name not in judgement.rejected and name not in judgement.feasible:
             raise VerbFailure("nothing_to_do", f'nodes "{printable(name)}" not found')
         verdicts = verdicts_on(name, judgement)
         if name not in judgement.feasible:
             return NodeAnswer(name, verdicts, {}, None)
-        scores = await decide_prepared(partial(self._scores, framework, pod, judgement.feasible))
+        scores = await decide_prepared(partial(self._scores, inquiry))
         by_plugin = {plugin: of[name] for plugin, of in scores.by_plugin.items() if name in of}
-        return NodeAnswer(name, verdicts, by_plugin, scores.totals.get(name))
+        weights = {slot.name: slot.weight for slot in inquiry.deciding.slots["score"]}
+        total = sum(weights[plugin] * score for plugin, score in by_plugin.items() if plugin in weights)
+        return NodeAnswer(name, verdicts, by_plugin, total)
 
-    def _scores(self, framework: Framework, pod: Pod, feasible: Sequence[str]) -> Scores:
-        with self._cluster.without(pod.uid, pod.key):
+    def _scores(self, inquiry: _Inquiry) -> Scores:
+        scoring = inquiry.framework.scoring_without(inquiry.not_judged)
+        with inquiry.judge().seen(inquiry.pod):
             nodes = self._cluster.nodes
-            names = [name for name in feasible if name in nodes]
-            return framework.scoring.score(CycleState(), pod, Candidates(names, nodes.__getitem__))
+            names = [name for name in inquiry.judgement.feasible if name in nodes]
+            return scoring.score(CycleState(), inquiry.pod, Candidates(names, nodes.__getitem__))
+
+
+class _Inquiry:
+    """Pod that is being explained, and its verdicts so far. ``known``: the pod; ``pod``: the pod without a node.
+
+    ``deciding``: framework of the decisions. ``framework``: runs all filters that explain judges.
+    """
+
+    def __init__(self, snapshot: ExplainSnapshot, deciding: Framework, known: Pod) -> None:
+        self.deciding = deciding
+        self.framework = snapshot.frameworks[deciding.scheduler_name]
+        self.known = known
+        self.pod = replace(known, node_name="")
+        self.judgement = Judgement()
+        self._snapshot = snapshot
+        self._unknown = snapshot.not_judged(deciding.scheduler_name, self.pod)
+
+    @property
+    def not_judged(self) -> Mapping[str, str]:
+        """Reason for each filter without a verdict, by plugin."""
+        return {**self._unknown, **self.judgement.faults}
+
+    def judge(self, ignored: Collection[str] = ()) -> Judge:
+        """Create a judge without the plugins ``ignored`` and those that give no verdict."""
+        without = {*ignored, *self.not_judged}
+        return Judge(self.framework, self._snapshot.cluster, without, self._snapshot.in_flight())
+
+    async def gate(self) -> Status:
+        """Return the rejection of PreEnqueue; Success if there is none."""
+        status = await decide_prepared(partial(self.deciding.pre_enqueue, self.pod))
+        return _GATED if status.is_success and self.pod.spec.gated else status
+
+
+class _Changes(Struct):
+    """Changes that open nodes, and sentences on what cannot work.
+
+    ``are_complete``: false if changes were left out because the time was over, or because there were too many and none
+    of the first ones helps. ``seconds``: processor time of the search.
+    """
+
+    remedies: list[Remedy] = []
+    impossible: list[str] = []
+    are_complete: bool = True
+    seconds: float = 0.0
 
 
 class Limited(Iterator[None]):

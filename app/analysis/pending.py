@@ -6,25 +6,27 @@ judged once. A page judges a limited number of such groups; for other pods it sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
 from time import time
 from typing import Final
 
 from msgspec import Struct
 
 from app.analysis.explain_snapshot import ExplainSnapshot
-from app.analysis.judging import Judge, Judgement
+from app.analysis.judging import RUN_SECONDS, Judge, Judgement
 from app.analysis.selecting import PodSelection
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.kube.kinds import REPLICA_SETS
 from app.kube.memo import Newest
+from app.kube.selectors import EVERYTHING, Selector
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.read_only import read_only
 from app.verbs.context import VerbContext, require_snapshot
 from app.verbs.outcome import VerbFailure
-from app.verbs.stepwise import run_stepwise
+from app.verbs.stepwise import run_stepwise, yield_to_loop
 
 MOST_JUDGED: Final = 50
 """Maximum number of groups of equal pods that one page judges."""
@@ -82,35 +84,53 @@ class PendingPods:
         self._cluster = context.cluster
         self._known = Newest[Inputs, MainReason](_MOST_REMEMBERED)
 
-    async def page(self, namespace: str = "", start: int = 0) -> PendingPage:
-        """Return the pods from number ``start`` on; all of ``namespace``, if given. Raises ``VerbFailure``."""
+    async def page(self, namespace: str = "", start: int = 0, selector: Selector = EVERYTHING) -> PendingPage:
+        """Return the pods from number ``start`` on that ``selector`` matches.
+
+        ``namespace``: only its pods; empty for all namespaces. Raises ``VerbFailure``, also if the namespace does not
+        exist.
+        """
         require_snapshot(self._context.problem)
+        if namespace:
+            self._snapshot.require_namespace(namespace)
         waiting = PodSelection(
-            lambda it: not it.node_name and not it.terminating, lambda it: (waits_since(it), it.namespace, it.name)
+            lambda it: not it.node_name and not it.terminating and selector.matches(it.labels),
+            lambda it: (waits_since(it), it.namespace, it.name),
         )
         every = self._cluster.pods_in(namespace) if namespace else self._cluster.pods()
         await run_stepwise(waiting.steps(every, start, MOST_LISTED))
+        groups: list[_EqualPods] = []
+        await run_stepwise(self._group(waiting.pods, groups))
         with read_only():
-            await self._judge(waiting.pods)
-        return PendingPage([self._listed(pod) for pod in waiting.pods], waiting.total)
+            await self._judge({id(it): it for it in groups}.values())
+        items = [
+            WaitingForNode(pod, waits_since(pod), group.profile, group.reason)
+            for pod, group in zip(waiting.pods, groups, strict=True)
+        ]
+        await yield_to_loop()
+        return PendingPage(items, waiting.total)
 
-    async def _judge(self, pods: Sequence[Pod]) -> None:
-        """Judge ``MOST_JUDGED`` groups of equal pods, first those that were never judged, then the oldest verdicts."""
-        groups: dict[Inputs, Pod] = {}
+    def _group(self, pods: Sequence[Pod], groups: list[_EqualPods]) -> Iterator[None]:
+        """Add the group of each pod to ``groups``. Each step hashes the inputs of one pod."""
+        by_inputs: dict[Inputs, _EqualPods] = {}
         for pod in pods:
-            if self._context.framework_for(pod) is not None:
-                groups.setdefault(inputs_of(pod), pod)
-        for key in sorted(groups, key=self._judged_at)[:MOST_JUDGED]:
-            framework = self._context.framework_for(groups[key])
-            whole = self._snapshot.cluster.pod(*groups[key].key)
-            if framework is not None and whole is not None:
-                reason = await self._reason(framework, whole)
-                if reason is not None:
-                    self._known.put(key, reason)
+            inputs = inputs_of(pod)
+            group = by_inputs.get(inputs)
+            if group is None:
+                framework, reason = self._context.framework_for(pod), self._known.get(inputs)
+                group = by_inputs[inputs] = _EqualPods(inputs, pod, framework, reason)
+            groups.append(group)
+            yield
 
-    def _judged_at(self, key: Inputs) -> float:
-        known = self._known.get(key)
-        return 0.0 if known is None else known.judged_at
+    async def _judge(self, groups: Iterable[_EqualPods]) -> None:
+        """Judge ``MOST_JUDGED`` groups, first those that were never judged, then those with the oldest verdicts."""
+        for group in nsmallest(MOST_JUDGED, (it for it in groups if it.framework is not None), key=_judged_at):
+            whole = self._snapshot.cluster.pod(*group.first.key)
+            if group.framework is not None and whole is not None:
+                reason = await self._reason(group.framework, whole)
+                if reason is not None:
+                    group.reason = reason
+                    self._known.put(group.inputs, reason)
 
     async def _reason(self, framework: Framework, pod: Pod) -> MainReason | None:
         """Return the main reason of a pod, without a plugin and numbers if a plugin fails.
@@ -124,17 +144,30 @@ class PendingPods:
             require_snapshot(snapshot.problem)
             unknown = snapshot.not_judged(name, pod)
             judge = Judge(snapshot.frameworks[name], snapshot.cluster, unknown, snapshot.in_flight())
-            await run_stepwise(judge.steps(pod, judgement))
+            await run_stepwise(judge.steps(pod, judgement), RUN_SECONDS)
         except PluginError as fault:
             return MainReason(0, 0, "", (str(fault),), 0, time())
         except VerbFailure:
             return None
+        await yield_to_loop()
         return main_reason(judgement)
 
-    def _listed(self, pod: Pod) -> WaitingForNode:
-        framework = self._context.framework_for(pod)
-        profile = "" if framework is None else framework.scheduler_name
-        return WaitingForNode(pod, waits_since(pod), profile, self._known.get(inputs_of(pod)))
+
+class _EqualPods(Struct):
+    """Group of equal pods: their inputs, the first pod, its profile's framework, and the last known reason."""
+
+    inputs: Inputs
+    first: Pod
+    framework: Framework | None
+    reason: MainReason | None
+
+    @property
+    def profile(self) -> str:
+        return "" if self.framework is None else self.framework.scheduler_name
+
+
+def _judged_at(group: _EqualPods) -> float:
+    return 0.0 if group.reason is None else group.reason.judged_at
 
 
 def waits_since(pod: Pod) -> str:

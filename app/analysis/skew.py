@@ -23,6 +23,7 @@ from app.framework.explanation import DomainLimit
 from app.framework.handle import Clock
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
+from app.kube.selectors import EVERYTHING, Selector
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
 from app.runtime.read_only import read_only
@@ -150,19 +151,26 @@ class Skews:
             seconds = 0.0 if self._last is None else self._last.seconds
             await asyncio.sleep(max(REFRESH_SECONDS, PAUSE_FACTOR * seconds))
 
-    async def page(self, namespace: str, kind: str, name: str, start: int, *, above: bool) -> SkewPage:
+    async def page(
+        self, namespace: str, kind: str, name: str, start: int, *, above: bool, selector: Selector = EVERYTHING
+    ) -> SkewPage:
         """Return the workloads from number ``start`` on. Raises ``VerbFailure``.
 
-        ``namespace``, ``kind``, ``name``: only such workloads; empty for all. ``above``: only skews larger than
-        ``maxSkew``, the largest excess first.
+        ``namespace``, ``kind``, ``name``: only such workloads; empty for all. ``selector``: must match the last pod of
+        the workload in the snapshot. ``above``: only skews larger than ``maxSkew``, the largest excess first.
         """
         counted = await self._current()
         wanted = (namespace, kind, name)
         age = self._clock() - counted.computed_at
+        keys = [
+            key
+            for key, pods in counted.workloads.items()
+            if _matches(key[:3], wanted) and selector.matches(pods[-1].labels)
+        ]
         if above:
-            matching = [it for it in counted.above if _matches((it.namespace, it.kind, it.name), wanted)]
+            names = {key[:3] for key in keys}
+            matching = [it for it in counted.above if (it.namespace, it.kind, it.name) in names]
             return _page(matching[start : start + MOST_LISTED], len(matching), start, age)
-        keys = [key for key in counted.workloads if _matches(key[:3], wanted)]
         items: list[WorkloadSkew] = []
         with read_only():
             for key in keys[start : start + MOST_LISTED]:

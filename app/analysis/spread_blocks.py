@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 
 from app.analysis.explain_snapshot import ExplainSnapshot
-from app.analysis.judging import Judge, Judgement
+from app.analysis.judging import RUN_SECONDS, Judge, Judgement
 from app.framework.explanation import DomainLimit
 from app.framework.node_info import Candidates
 from app.framework.status import Status
@@ -130,7 +130,7 @@ class SpreadBlocks:
             return judgement, True
         unknown = self._snapshot.not_judged(name, whole)
         judge = Judge(self._snapshot.frameworks[name], cluster, unknown, self._snapshot.in_flight())
-        await run_stepwise(judge.steps(whole, judgement, names))
+        await run_stepwise(judge.steps(whole, judgement, names), RUN_SECONDS)
         return judgement, bool(unknown or judgement.faults)
 
 

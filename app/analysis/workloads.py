@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
 
+from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.explaining import MOST_SECONDS, Explained, Explainer
 from app.analysis.pending import Inputs, inputs_of
 from app.analysis.selecting import PodSelection
-from app.cache.cluster import Cluster
 from app.kube.core_v1 import Pod
 from app.kube.kinds import REPLICA_SETS
 from app.kube.selectors import Selector
@@ -28,6 +31,11 @@ MOST_SECONDS_OF_ALL: Final = 5.0
 
 _HASH: Final = "pod-template-hash"
 _DEPLOYMENT: Final = "Deployment"
+_CRON: Final = re.compile(r"(?P<name>.+)-(?P<minutes>[0-9]{8})")
+"""Name of a Job that a CronJob creates: the CronJob's name, and the scheduled time in minutes since 1970."""
+
+_LONGEST_LATE: Final = 7 * 24 * 60
+"""Maximum minutes from the scheduled time to the creation of a pod. A date such as 20261124 is not in this range."""
 
 _INSTANCES: Final = {"VirtualMachine": "VirtualMachineInstance"}
 """Kind of the object that owns the pods, by kind of the workload. Both objects have the same name."""
@@ -54,16 +62,19 @@ class ExplainedWorkload(Struct, frozen=True):
 class WorkloadExplainer:
     """Explains the pods of workloads with an ``Explainer``."""
 
-    def __init__(self, explainer: Explainer, cluster: Cluster, problem: Problem) -> None:
+    def __init__(self, explainer: Explainer, snapshot: ExplainSnapshot, problem: Problem) -> None:
+        """``problem``: returns why the snapshot of the decisions cannot be used."""
         self._explainer = explainer
-        self._cluster = cluster
+        self._snapshot = snapshot
+        self._cluster = snapshot.cluster
         self._problem = problem
 
     async def owned(self, namespace: str, kind: str, name: str) -> ExplainedWorkload:
         """Explain the pods of a workload. Raises ``VerbFailure``, also if the workload has no pods.
 
-        The pods of a Deployment are found by the name of their ReplicaSet, those of a VirtualMachine by its
-        VirtualMachineInstance, and all others by their controller.
+        The pods of a Deployment are found by the name of their ReplicaSet, and those of a CronJob by the name of
+        their Job. The pods of a VirtualMachine are found by its VirtualMachineInstance, and all others by their
+        controller.
         """
         selection = await self._selected(namespace, lambda pod: (kind, name) in workloads_of(pod))
         if not selection.total:
@@ -72,13 +83,21 @@ class WorkloadExplainer:
         return await self._explained(selection)
 
     async def selected(self, namespace: str, selector: Selector) -> ExplainedWorkload:
-        """Explain the pods of a namespace that a selector matches. The answer can be empty. Raises ``VerbFailure``."""
-        return await self._explained(await self._selected(namespace, lambda pod: selector.matches(pod.labels)))
+        """Explain the pods of a namespace that a selector matches. The answer can be empty.
+
+        ``namespace``: empty for all namespaces. Raises ``VerbFailure``, also if the namespace does not exist.
+        """
+        selection = await self._selected(namespace, lambda pod: selector.matches(pod.labels))
+        if namespace:
+            self._snapshot.require_namespace(namespace)
+        return await self._explained(selection)
 
     async def _selected(self, namespace: str, wanted: Callable[[Pod], bool]) -> PodSelection:
         require_snapshot(self._problem)
-        selection = PodSelection(wanted, lambda it: (bool(it.node_name), it.name))
-        await run_stepwise(selection.steps(self._cluster.pods_in(namespace), 0, MOST_PODS))
+        require_snapshot(self._snapshot.problem)
+        selection = PodSelection(wanted, lambda it: (bool(it.node_name), it.name, it.namespace))
+        every = self._cluster.pods_in(namespace) if namespace else self._cluster.pods()
+        await run_stepwise(selection.steps(every, 0, MOST_PODS))
         return selection
 
     async def _offered(self, namespace: str, kind: str, name: str) -> str:
@@ -125,6 +144,16 @@ def workloads_of(pod: Pod) -> Iterator[tuple[str, str]]:
     for kind, instance in _INSTANCES.items():
         if owner.kind == instance:
             yield kind, owner.name
+    cron_job = _CRON.fullmatch(owner.name) if owner.kind == "Job" else None
+    if cron_job and 0 <= _minutes(pod.created) - int(cron_job["minutes"]) <= _LONGEST_LATE:
+        yield "CronJob", cron_job["name"]
     suffix = f"-{pod.labels.get(_HASH, '')}"
     if owner.kind == REPLICA_SETS.kind and owner.name.endswith(suffix):
         yield _DEPLOYMENT, owner.name.removesuffix(suffix)
+
+
+def _minutes(created: str) -> int:
+    """Return a creation time (RFC 3339) in minutes since 1970; -1 if it is not one."""
+    with suppress(ValueError):
+        return int(datetime.fromisoformat(created).timestamp() // 60)
+    return -1

@@ -6,7 +6,7 @@ import argparse
 from importlib.metadata import version
 from typing import Any, Final
 
-from app.commands.question_flags import add_questions
+from app.commands.question_flags import add_questions, add_version
 from app.config.flags import Flag, flags_of
 from app.config.mistakes import default_at, written
 from app.config.profile import RELEASES
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     _add_rbac(commands)
     listing = commands.add_parser("plugins", help="list the plugins that a profile can name, and the presets")
     listing.set_defaults(run="plugins")
-    commands.add_parser("version", help="print the version").set_defaults(run="version")
+    add_version(commands)
     return top
 
 
@@ -64,7 +64,7 @@ def kubectl_parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_questions(commands, "kubectl homeport")
-    commands.add_parser("version", help="print the version").set_defaults(run="version")
+    add_version(commands)
     return top
 
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 from app.commands.service import CommandError, Server, check_status
 from app.kube.api_errors import ApiError, KubeError
 from app.kube.client import KubeClient
+from app.kube.credential_sources import CredentialsError
 from app.kube.credentials import Login
 from app.kube.decoding import Decoder
 
@@ -39,6 +40,7 @@ _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+)")
 _SIGNALLED: Final = 128
 """After a signal, a shell shows this number plus the number of the signal as exit code."""
 
+_MOST_NAMES: Final = "500"
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 
@@ -96,6 +98,15 @@ class _Pods(Struct):
     items: list[_Pod] = []
 
 
+class _Named(Struct):
+    metadata: _Metadata
+
+
+class _NamedObjects(Struct):
+    items: list[_Named] = []
+
+
+_NAMED: Final = Decoder[_NamedObjects](_NamedObjects)
 _SERVICES: Final = Decoder[_Services](_Services)
 _PODS: Final = Decoder[_Pods](_Pods)
 _JSON: Final = Decoder[dict[str, Any]](dict[str, Any])
@@ -137,6 +148,15 @@ class ClusterConnection:
                 return await ask(client)
 
         return asyncio.run(answer())
+
+
+def names_at(login: Login, path: str) -> list[str]:
+    """Return the names of the first objects in the list at a path of the API server; none if there is no answer."""
+    try:
+        answer = ClusterConnection(login).get(path, {"limit": _MOST_NAMES})
+        return [it.metadata.name for it in _NAMED.decode(answer).items]
+    except (CredentialsError, KubeError, msgspec.DecodeError):
+        return []
 
 
 def _end_on_sigterm() -> None:

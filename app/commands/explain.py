@@ -55,7 +55,7 @@ def render(answer: dict[str, Any], *, wide: bool) -> Iterator[str]:
         rows = [(it["count"], _reasons(it["reasons"]), _named(it["nodes"], most=most)) for it in answer["groups"]]
         yield from table.lines(("count", "rejected by", "nodes"), rows)
     if answer["scheduler"] is not None:
-        yield from _scheduler(answer["scheduler"])
+        yield from _scheduler(answer["scheduler"], answer["judgedAt"])
     if answer["resources"]:
         yield ""
         columns = ("resource", "requested", "free on all nodes", "most free", "on node")
@@ -106,10 +106,11 @@ def _bound(bound: dict[str, Any]) -> Iterator[str]:
     yield "  the pod itself is not counted below"
 
 
-def _scheduler(condition: dict[str, Any]) -> Iterator[str]:
+def _scheduler(condition: dict[str, Any], judged_at: str) -> Iterator[str]:
     """Yield the lines about the condition PodScheduled: reasons, and differences from Homeport's verdict."""
     yield ""
-    yield f"kube-scheduler says (unschedulable since {_safe(condition['since']) or 'an unknown time'}):"
+    since = _safe(condition["since"]) or "an unknown time"
+    yield f"kube-scheduler says (unschedulable since {since}; the verdict above is from {judged_at}):"
     if condition["reasons"]:
         rows = [(it["count"], _safe(it["reason"])) for it in condition["reasons"]]
         yield from table.lines(("count", "reason"), rows)

@@ -17,11 +17,12 @@ from msgspec import Struct
 from app.commands.home_list import PATH, Json, homes
 from app.commands.service import CommandError, Pages, UsageError
 from app.homes import by_hand
-from app.homes.by_hand import AnnotationTarget, ByHandError
+from app.homes.by_hand import AnnotationTarget, ByHandError, MissingObject
 from app.homes.protocol import State
 from app.kube.credentials import Login
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.names import is_segment, is_subdomain, shown
+from app.verbs.similar import similar
 
 HOME: Final = f"{ANNOTATION_DOMAIN}home"
 T = TypeVar("T")
@@ -119,7 +120,7 @@ def move(server: Pages, login: Login, owner: OwnerArgument, node: str, *, force:
     if not node:
         raise UsageError(f"{owner}: a home has a name; release takes it away")
     _require_api_server(server, owner)
-    before = _done(by_hand.change(login, owner.target, node, check_node=not force))
+    before = _done(by_hand.change(login, owner.target, node, check_node=not force), server, owner)
     if before == node:
         return f"{owner}: {node} is the home already"
     return f"{owner}: the home is {_readable(node)} now{f', it was {_readable(before)}' if before else ''}"
@@ -132,7 +133,7 @@ def release(server: Pages, login: Login, owner: OwnerArgument) -> str:
     is no home.
     """
     _require_api_server(server, owner)
-    released = _done(by_hand.release(login, owner.target))
+    released = _done(by_hand.release(login, owner.target), server, owner)
     if not released.before:
         raise CommandError(f"{owner} has no home")
     if released.remembered:
@@ -147,7 +148,8 @@ def keep(server: Pages, login: Login, owner: OwnerArgument) -> str:
     """
     items = [*_known(server, owner), *_known(server, owner, state=State.NONE)]
     if not items:
-        raise CommandError(f"{owner} has neither a home nor a pod, as far as Homeport knows")
+        missing = f"{owner} has neither a home nor a pod, as far as Homeport knows"
+        raise CommandError(missing + _similar(server, owner))
     if items[0]["state"] == State.OWNER_GONE:
         raise CommandError(f"{owner} is gone, and its home is remembered; release forgets it")
     if not items[0]["pod"]:
@@ -171,11 +173,19 @@ def _known(server: Pages, owner: OwnerArgument, **more: str) -> list[Json]:
     return [it for it in homes(server, query) if (it["owner"]["apiVersion"], it["owner"]["slot"]) == mine]
 
 
-def _done(change: Coroutine[Any, Any, T]) -> T:
+def _done(change: Coroutine[Any, Any, T], server: Pages, owner: OwnerArgument) -> T:
     try:
         return asyncio.run(change)
+    except MissingObject as failure:
+        raise CommandError(f"{failure}{_similar(server, owner)}") from failure
     except ByHandError as failure:
         raise CommandError(str(failure)) from failure
+
+
+def _similar(server: Pages, owner: OwnerArgument) -> str:
+    """Return text that suggests the names of owners of the kind in the namespace; empty if none is similar."""
+    listed = homes(server, {"namespace": owner.namespace, "kind": owner.kind})
+    return similar(owner.name, sorted({it["owner"]["name"] for it in listed} - {owner.name}))
 
 
 def _readable(home: str) -> str:

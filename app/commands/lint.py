@@ -13,7 +13,7 @@ from app.cache.cluster import Cluster
 from app.commands.output import BAD, coloured
 from app.commands.progress import ProgressLine
 from app.commands.service import CommandError, UsageError
-from app.commands.sources import login_of
+from app.commands.sources import check_not_empty, login_of
 from app.feeds.listing import ListingError, list_live
 from app.feeds.saved import load_saved
 from app.kube.kinds import Kind
@@ -22,7 +22,7 @@ from app.lint.facts import FACTS, ClusterFacts
 from app.lint.files import read_paths
 from app.lint.formats import formatted, printable
 from app.lint.linting import Linter, LintReport
-from app.lint.live import WORKLOADS, workloads_in
+from app.lint.live import CONFIG_MAPS, WORKLOADS, configurations_of, workloads_in
 from app.lint.manifests import BrokenManifest
 from app.lint.rules import Severity
 from app.lint.workloads import CORE
@@ -39,17 +39,23 @@ def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> i
 
     ``registry``: all plugins. Raises ``CommandError``, ``CredentialsError``, ``SavedClusterError`` and ``UsageError``.
     """
+    check_not_empty(arguments, "saved")
     manifests, notes = read_paths(arguments.paths)
     namespace = _namespace(arguments)
-    cluster = _cluster(arguments) if arguments.saved or arguments.local or not arguments.paths else None
+    denied: list[str] = []
+    cluster = _cluster(arguments, denied) if arguments.saved or arguments.local or not arguments.paths else None
+    notes += (f"not linted, because you have no permission to list {it}: configurations in ConfigMaps" for it in denied)
     linter = Linter(registry, None if cluster is None else ClusterFacts(cluster), namespace)
     linter.add_broken(manifests.broken)
     linter.add_manifests(manifests.objects)
     if cluster is not None:
         linter.add_broken(_left_out(cluster, arguments.saved or "the cluster"))
         if not arguments.paths:
-            every = workloads_in(cluster, "" if arguments.all_namespaces else namespace)
-            linter.add_workloads(every, arguments.saved or "")
+            within = "" if arguments.all_namespaces else namespace
+            held = configurations_of(cluster, within, arguments.saved or "the cluster", arguments.saved or "")
+            linter.add_broken(held.broken)
+            linter.add_manifests(held.objects)
+            linter.add_workloads(workloads_in(cluster, within), arguments.saved or "")
     report = linter.report()
     text = formatted(report, arguments.output, version, _paint)
     if text:
@@ -87,12 +93,16 @@ def _namespace(arguments: argparse.Namespace) -> str:
     return namespace
 
 
-def _cluster(arguments: argparse.Namespace) -> Cluster:
-    """Load the saved cluster or list the live one. Raises the errors of ``run``."""
+def _cluster(arguments: argparse.Namespace, denied: list[str]) -> Cluster:
+    """Load the saved cluster or list the live one. Raises the errors of ``run``.
+
+    ``denied``: list to which missing permissions are added, without which something is not linted.
+    """
     cluster = Cluster(CORE)
     kinds = (*FACTS, *WORKLOADS)
+    optional: dict[Kind[Any], list[str]] = {} if arguments.paths else {CONFIG_MAPS: denied}
     if arguments.saved:
-        load_saved(Path(arguments.saved), cluster, (), optional=kinds)
+        load_saved(Path(arguments.saved), cluster, (), optional=(*kinds, *optional))
         return cluster
     progress = ProgressLine(quiet=arguments.quiet)
 
@@ -100,7 +110,7 @@ def _cluster(arguments: argparse.Namespace) -> Cluster:
         progress.show(f"listing the cluster: {count:,} objects ({kind.kind})")
 
     try:
-        asyncio.run(list_live(login_of(arguments), cluster, kinds, show))
+        asyncio.run(list_live(login_of(arguments), cluster, kinds, show, optional))
     except ListingError as error:
         raise CommandError(str(error)) from error
     finally:

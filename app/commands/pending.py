@@ -18,9 +18,13 @@ _COLUMNS: Final = ("namespace", "name", "waits", "nodes", "reason")
 _WIDE: Final = ("opens", "profile", "schedulername")
 
 
-def pods(server: Pages, namespace: str) -> dict[str, Any]:
-    """Return the whole list; of all namespaces if ``namespace`` is empty. Raises ``CommandError``."""
-    return all_pages(server, PATH, {"namespace": namespace} if namespace else {})
+def pods(server: Pages, namespace: str, selector: str = "") -> dict[str, Any]:
+    """Return the whole list; of all namespaces if ``namespace`` is empty. Raises ``CommandError``.
+
+    ``selector``: only pods with these labels; empty for all.
+    """
+    query = {"namespace": namespace, "labelSelector": selector}
+    return all_pages(server, PATH, {name: value for name, value in query.items() if value})
 
 
 def listing(answer: dict[str, Any], namespace: str, output: str, *, headers: bool) -> str:

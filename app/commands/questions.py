@@ -1,7 +1,7 @@
 """Commands that ask about a cluster. Each prints the answer and returns the exit code.
 
-The exit code of ``explain``, ``drain`` and ``simulate`` is 1 if a pod waits or would wait, else 0. That of
-``rebalance`` is 1 if a constraint stays above ``maxSkew``. That of lists is 0.
+The exit code of ``explain`` and of what-ifs is 1 if a pod waits or would wait, else 0. That of ``rebalance`` is 1 if a
+constraint stays above ``maxSkew``. That of lists is 0.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from app.commands import drain, explain, home_list, homes, pending, rebalance, simulate, skew
+from app.commands import drain, explain, home_list, homes, lose, pending, rebalance, simulate, skew
 from app.commands.output import printable, structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
 from app.commands.targets import TargetError, explained, kind_of, unknown_kind
 from app.kube.names import is_label, shown
+from app.kube.selectors import InvalidSelector, parse_selector
 
 WAITS: Final = 1
 """Exit code if a pod waits or would wait, or a constraint stays above ``maxSkew``."""
@@ -26,6 +27,8 @@ _WATCH_SECONDS: Final = 2.0
 
 T = TypeVar("T")
 Ask = Callable[[], Pages]
+Question = Callable[[argparse.Namespace, Ask], int]
+"""Function that runs a command and returns its exit code. ``Ask``: function that chooses who answers."""
 
 
 def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
@@ -38,25 +41,27 @@ def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
     if text:
         print(text)  # noqa: T201  # the answer of the command
     if not explanations:
-        raise CommandError(f"no pods with the labels {arguments.selector} in namespace {_namespace(arguments)}")
+        where = "any namespace" if arguments.all_namespaces else f"namespace {_namespace(arguments)}"
+        raise CommandError(f"no pods with the labels {arguments.selector} in {where}")
     return WAITS if any(it["verdict"] in ("NoNodeFits", "Gated") for it in explanations) else 0
 
 
 def _explained(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:
     """Return the path and the query for the target of ``explain``. Raises ``UsageError``."""
-    given = arguments.target or "", arguments.selector, arguments.node, arguments.namespace
+    given = arguments.target or "", _selector(arguments), arguments.node, arguments.namespace
     try:
-        return explained(*given, lambda: _namespace(arguments))
+        return explained(*given, lambda: _namespace(arguments), everywhere=arguments.all_namespaces)
     except TargetError as error:
         raise UsageError(str(error)) from error
 
 
 def run_pending(arguments: argparse.Namespace, ask: Ask) -> int:
     namespace = "" if arguments.all_namespaces else _namespace(arguments)
+    selector = _selector(arguments)
     server = ask()
 
     def listed(*, headers: bool) -> tuple[str, int, list[str]]:
-        answer = pending.pods(server, namespace)
+        answer = pending.pods(server, namespace, selector)
         text = pending.listing(answer, namespace, arguments.output, headers=headers)
         ageless = {**answer, "items": [{**it, "since": ""} for it in answer["items"]]}
         return text, len(answer["items"]), _keys(pending.listing(ageless, namespace, arguments.output, headers=headers))
@@ -70,10 +75,16 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     query = {"namespace": namespace} if namespace else {}
     if arguments.above:
         query["above"] = "true"
+    if _selector(arguments):
+        query["labelSelector"] = arguments.selector
     workload = _workload(arguments.workload)
-    answer = skew.workloads(ask(), query | workload)
+    server = ask()
+    answer = skew.workloads(server, query | workload)
     if workload and not answer["items"]:
-        raise CommandError(f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show")
+        names = skew.similar_names(server, namespace, workload["kind"], workload["name"])
+        raise CommandError(
+            f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show{names}"
+        )
     if workload and arguments.output == "table":
         text = printable("\n".join(skew.drawn(answer)))
     else:
@@ -217,6 +228,26 @@ def run_rebalance(arguments: argparse.Namespace, ask: Ask) -> int:
     return WAITS if rebalance.is_left(answer) else 0
 
 
+def run_lose(arguments: argparse.Namespace, ask: Ask) -> int:
+    key, equals, value = arguments.label.partition("=")
+    if not key:
+        raise UsageError("the key of the label is empty")
+    answer = lose.answered(ask(), key, value if equals else None)
+    if text := lose.rendered(answer, arguments.output):
+        print(printable(text))  # noqa: T201  # the answer of the command
+    return WAITS if lose.waits(answer) else 0
+
+
+def _selector(arguments: argparse.Namespace) -> str:
+    """Return the label selector given by ``--selector``; empty for none. Raises ``UsageError`` if it is invalid."""
+    text: str = arguments.selector
+    try:
+        parse_selector(text)
+    except InvalidSelector as error:
+        raise UsageError(f"--selector: {error}") from error
+    return text
+
+
 def _namespace(arguments: argparse.Namespace) -> str:
     """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``UsageError`` if invalid."""
     namespace: str | None = arguments.namespace
@@ -227,7 +258,7 @@ def _namespace(arguments: argparse.Namespace) -> str:
     return namespace
 
 
-QUESTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Ask], int]]] = {
+QUESTIONS: Final[Mapping[str, Question]] = {
     "explain": run_explain,
     "pending": run_pending,
     "skew": run_skew,
@@ -237,6 +268,7 @@ QUESTIONS: Final[Mapping[str, Callable[[argparse.Namespace, Ask], int]]] = {
     "homes keep": run_keep,
     "drain": run_drain,
     "simulate": run_simulate,
+    "lose": run_lose,
     "rebalance": run_rebalance,
 }
 """Function of each command, by the name that the parser stores as ``run``."""

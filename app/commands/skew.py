@@ -9,6 +9,7 @@ from app.commands import table
 from app.commands.output import BAD, BOLD, coloured, structured
 from app.commands.paging import all_pages
 from app.commands.service import Pages
+from app.verbs.similar import similar
 
 PATH: Final = "/api/v1/skew"
 _COLUMNS: Final = ("namespace", "workload", "key", "skew", "allowed", "domains")
@@ -23,6 +24,15 @@ _LONGEST_BAR: Final = 20
 def workloads(server: Pages, query: Mapping[str, str]) -> dict[str, Any]:
     """Return the skews that match the query: ``namespace``, ``kind``, ``name``, ``above``. Raises ``CommandError``."""
     return all_pages(server, PATH, query)
+
+
+def similar_names(server: Pages, namespace: str, kind: str, name: str) -> str:
+    """Return text that suggests the names of listed workloads of the kind; empty if none is similar.
+
+    Raises ``CommandError``.
+    """
+    known = workloads(server, {"namespace": namespace, "kind": kind} if namespace else {"kind": kind})
+    return similar(name, sorted({it["name"] for it in known["items"]}))
 
 
 def listing(answer: Mapping[str, Any], namespace: str, output: str, *, headers: bool) -> str:
@@ -63,8 +73,8 @@ def _counts(item: Mapping[str, Any]) -> str:
     """Return the number of pods; if some are in no domain, those that the bars show and those that they do not show."""
     placed, pods = sum(it["pods"] for it in item["domains"]), item["pods"]
     if item["domainCount"] > len(item["domains"]) or placed >= pods:
-        return f"{pods} pods"
-    return f"{pods} pods: {placed} in domains, {pods - placed} in none"
+        return f"{pods} pod{'s'[: pods != 1]}"
+    return f"{pods} pod{'s'[: pods != 1]}: {placed} in domains, {pods - placed} in none"
 
 
 def _bars(item: Mapping[str, Any]) -> Iterator[str]:

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from app.commands.cluster_pages import ClusterConnection, by_port_forward, by_service
+from app.commands.common_flags import SERVER
 from app.commands.progress import ProgressLine
-from app.commands.question_flags import SERVER
 from app.commands.service import WHERE, CommandError, PageNotServed, Pages, Server, UsageError, check_status
 from app.config.variables import CONFIG
 from app.kube.credential_sources import CredentialsError
@@ -37,7 +37,7 @@ def source_of(
     skipped, because a Homeport there can belong to another cluster.
     Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
     """
-    _check_not_empty(arguments)
+    check_not_empty(arguments, "server", "saved", "config")
     judges_here = bool(arguments.saved or arguments.local or arguments.config)
     names_cluster = bool(arguments.kubeconfig or arguments.context or arguments.impersonated)
     server = arguments.server or (None if judges_here or names_cluster else os.environ.get(SERVER))
@@ -63,9 +63,9 @@ def source_of(
         raise CommandError("\n".join((*missed, str(error), WHERE))) from error
 
 
-def _check_not_empty(arguments: argparse.Namespace) -> None:
+def check_not_empty(arguments: argparse.Namespace, *flags: str) -> None:
     """Raise ``UsageError`` for a flag without a value, as from an unset variable: the live cluster would answer."""
-    for flag in ("server", "saved", "config"):
+    for flag in flags:
         if getattr(arguments, flag) == "":
             raise UsageError(f"--{flag} is empty")
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from app.kube.names import is_label, shown
 
-_PODS: Final = ("pod", "pods", "po")
+PODS: Final = ("pod", "pods", "po")
 """Names that kubectl accepts for the kind Pod."""
 
 KINDS: Final = {
@@ -23,6 +23,9 @@ KINDS: Final = {
     "statefulsets": "StatefulSet",
     "job": "Job",
     "jobs": "Job",
+    "cj": "CronJob",
+    "cronjob": "CronJob",
+    "cronjobs": "CronJob",
     "rs": "ReplicaSet",
     "replicaset": "ReplicaSet",
     "replicasets": "ReplicaSet",
@@ -45,6 +48,7 @@ _GROUPS: Final = {
     "ReplicaSet": "apps",
     "DaemonSet": "apps",
     "Job": "batch",
+    "CronJob": "batch",
     "ReplicationController": "",
     "VirtualMachine": "kubevirt.io",
 }
@@ -62,24 +66,41 @@ def kind_of(word: str) -> str | None:
     return kind if kind is None or not dot or group == _GROUPS[kind] else None
 
 
+def collection_of(kind: str | None) -> tuple[str, str]:
+    """Return the path of a kind's API group, and its plural there. ``kind``: one that ``kind_of`` returns."""
+    group = "" if kind is None else _GROUPS[kind]
+    return f"/apis/{group}/v1" if group else "/api/v1", "pods" if kind is None else f"{kind.lower()}s"
+
+
 def unknown_kind(word: str) -> str:
     """Return the message for a word that names no kind."""
     return f"unknown kind {shown(word)}: known are pod, {', '.join(map(str.lower, _GROUPS))}"
 
 
 def explained(
-    target: str, selector: str, node: str, namespace: str | None, default: Callable[[], str]
+    target: str,
+    selector: str,
+    node: str,
+    namespace: str | None,
+    default: Callable[[], str],
+    *,
+    everywhere: bool = False,
 ) -> tuple[str, dict[str, str]]:
     """Return path and query of the page that explains the target. Raises ``TargetError``.
 
     ``target``: NAME, pod/NAME, KIND/NAME or NAMESPACE/NAME; empty with a ``selector``. ``namespace``: value of
     ``--namespace``, ``None`` without it. ``default``: function that returns the namespace of the context.
+    ``everywhere``: true with ``--all-namespaces``, which fits a selector only.
     """
     if bool(target) == bool(selector):
         raise TargetError("explain needs a POD or -l SELECTOR, and not both")
+    if everywhere and (target or node):
+        raise TargetError("-A is for a selector: give the namespace of a POD with -n, and no --node")
+    if everywhere:
+        return "/api/v1/explain", {"labelSelector": selector}
     first, slash, name = target.rpartition("/")
     kind = kind_of(first)
-    if slash and kind is None and first.lower() not in _PODS:
+    if slash and kind is None and first.lower() not in PODS:
         if namespace not in (None, first):
             raise TargetError(f"{shown(target)} is in another namespace than -n {namespace}; or {unknown_kind(first)}")
         namespace = first

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import yaml
 from msgspec import Struct
-from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from app.config.mistakes import Mistake, Place, written
+from app.config.yaml_loader import MergingConstructor
 
 MOST_PLACES: Final = 2_000_000
 """Maximum number of keys and list items of one document, aliases resolved. They take some 500 MB."""
@@ -70,7 +70,7 @@ class YamlReader:
         self._above = above
         self.lines: dict[Place, int] = {}
         self.repeated: list[tuple[int, str]] = []
-        self._values = SafeConstructor()
+        self._values = MergingConstructor()
         self._open: set[int] = set()
         self._checked: set[int] = set()
 

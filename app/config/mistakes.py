@@ -10,7 +10,6 @@ import json
 import re
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import count, islice
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -18,6 +17,7 @@ from msgspec import Struct
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic.alias_generators import to_camel
 
+from app.kube.closest import closest
 from app.kube.durations import NO_UNIT, BadDuration, duration, parse_duration
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -190,9 +190,7 @@ def misread(model: type[BaseModel], value: Any, at: Place = ()) -> Iterator[Mist
 
 def meant(name: str, known: Iterable[str]) -> str:
     """Return text that suggests the known name most similar to ``name``; empty if none is similar."""
-    by_lower = {it.lower(): it for it in known}
-    close = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.75)
-    return f"; did you mean {by_lower[close[0]]}?" if close else ""
+    return "".join(f"; did you mean {it}?" for it in closest(name, known, 1))
 
 
 def _written(model: type[BaseModel], loc: Sequence[str | int]) -> Place:

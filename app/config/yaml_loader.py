@@ -1,4 +1,4 @@
-"""Guards for YAML from untrusted files: nesting that would crash libyaml, and aliases that multiply."""
+"""Guards for YAML from untrusted files: nesting that would crash libyaml, and aliases and merges that multiply."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import re
 from typing import Any, Final
 
 import yaml
+from yaml.constructor import SafeConstructor
+from yaml.nodes import MappingNode, Node, SequenceNode
 
-_FAST_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MOST_MERGED: Final = 2_000_000
+"""Maximum number of keys that all merges (``<<``) of one stream add."""
+
+_FASTEST: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MERGE: Final = "tag:yaml.org,2002:merge"
 
 _MOST_NESTED: Final = 10_000
 """Maximum nesting for libyaml, because more than 20,000 levels overflow the usual stack of 8 MiB."""
@@ -20,14 +26,59 @@ _LEVELS_PER_COLUMN: Final = 2
 """Maximum number of block collections that begin in one column: a mapping and a list that is its value."""
 
 
+class MergingConstructor(SafeConstructor):
+    """Safe constructor that raises ``ConstructorError`` if merges add more than ``MOST_MERGED`` keys in all."""
+
+    def __init__(self) -> None:
+        SafeConstructor.__init__(self)  # not super(), because a loader's __init__ comes next there
+        self._merged = 0
+        self._flat: set[int] = set()
+
+    def construct_document(self, node: Node) -> Any:
+        self._flat.clear()  # a node of another document can have the id of a node that was freed
+        return super().construct_document(node)
+
+    def flatten_mapping(self, node: MappingNode) -> None:
+        """Replace each merge in a mapping by the keys that it adds; first count them, because PyYAML does not."""
+        if id(node) in self._flat:
+            return
+        self._flat.add(id(node))
+        for key, value in node.value:
+            if key.tag != _MERGE:
+                continue
+            for source in value.value if isinstance(value, SequenceNode) else (value,):
+                if isinstance(source, MappingNode):
+                    self.flatten_mapping(source)
+                    self._merged += len(source.value)
+                if self._merged > MOST_MERGED:
+                    text = f"merges (<<) add more than {MOST_MERGED:,} keys"
+                    raise yaml.constructor.ConstructorError(None, None, text, key.start_mark)
+        super().flatten_mapping(node)
+
+
+class _PythonLoader(MergingConstructor, yaml.SafeLoader):
+    def __init__(self, stream: Any) -> None:
+        yaml.SafeLoader.__init__(self, stream)
+        MergingConstructor.__init__(self)
+
+
+class _FastLoader(MergingConstructor, _FASTEST):  # type: ignore[misc]
+    def __init__(self, stream: Any) -> None:
+        _FASTEST.__init__(self, stream)
+        MergingConstructor.__init__(self)
+
+
 def loader_for(text: str) -> Any:
-    """Return the safe loader in C; the one in Python, which raises ``RecursionError``, if the nesting can be deep."""
+    """Return the safe loader in C; the one in Python, which raises ``RecursionError``, if the nesting can be deep.
+
+    Both raise ``ConstructorError`` if merges multiply, see ``MergingConstructor``.
+    """
     depth = deepest = 0
     for bracket in _BRACKET.finditer(text):
         depth = depth + 1 if bracket[0] in "[{" else max(0, depth - 1)
         deepest = max(deepest, depth)
     column = max((it.end() - it.start() for it in _INDENTATION.finditer(text)), default=0)
-    return yaml.SafeLoader if deepest + _LEVELS_PER_COLUMN * column > _MOST_NESTED else _FAST_LOADER
+    return _PythonLoader if deepest + _LEVELS_PER_COLUMN * column > _MOST_NESTED else _FastLoader
 
 
 def check_aliases(document: Any, most: int) -> None:

@@ -6,8 +6,10 @@ Nothing is watched, so the snapshot shows the cluster at the time of the listing
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+
+from msgspec import Struct
 
 from app.cache.cluster import Cluster
 from app.feeds.collecting import bulk_load
@@ -24,6 +26,12 @@ PAGE: Final = 500
 
 MOST_PODS: Final = 200_000
 """Maximum number of pods. The process then uses some 220 MB; 150,000 pods took 181 MB."""
+
+MOST_OTHERS: Final = 500_000
+"""Maximum number of objects of all other kinds together, because their size is not known before they are listed."""
+
+MOST_BYTES: Final = 4 << 30
+"""Maximum bytes that the API server sends for all lists. 150,000 pods of usual size take 660 MB."""
 
 _ATTEMPTS: Final = 3
 """Maximum number of attempts at a list that has expired (410), and at a page that the API server throttles (429)."""
@@ -44,41 +52,64 @@ class ListingError(Exception):
     """The cluster cannot be listed. The message names the permissions that are missing, or the kind and the cause."""
 
 
-async def list_live(login: Login, cluster: Cluster, kinds: Iterable[Kind[Any]], progress: Progress) -> int:
+class _Received(Struct):
+    """Sums over all lists: bytes of the answers, and numbers of listed objects."""
+
+    bytes: int = 0
+    objects: int = 0
+    pods: int = 0
+
+
+async def list_live(
+    login: Login,
+    cluster: Cluster,
+    kinds: Iterable[Kind[Any]],
+    progress: Progress,
+    optional: Mapping[Kind[Any], list[str]] | None = None,
+) -> int:
     """List the cluster of ``login``, see ``list_cluster``. Raises ``ListingError`` and ``CredentialsError``."""
     async with KubeClient(login.credentials()) as client:
-        return await list_cluster(client, cluster, kinds, progress)
+        return await list_cluster(client, cluster, kinds, progress, optional)
 
 
-async def list_cluster(client: KubeClient, cluster: Cluster, kinds: Iterable[Kind[Any]], progress: Progress) -> int:
-    """List nodes, pods and the objects of ``kinds`` into the snapshot, and return their number.
+async def list_cluster(
+    client: KubeClient,
+    cluster: Cluster,
+    kinds: Iterable[Kind[Any]],
+    progress: Progress,
+    optional: Mapping[Kind[Any], list[str]] | None = None,
+) -> int:
+    """List nodes, pods and the objects of ``kinds`` and ``optional`` into the snapshot, and return their number.
 
     Kinds that the API server does not serve are left out. An object that cannot be decoded is marked as unreadable.
-    Raises ``ListingError``.
+    ``optional``: kinds that are left out if the user has no permission to list them. The name of the missing permission
+    is then added to the kind's list. Raises ``ListingError``, also above ``MOST_PODS``, ``MOST_OTHERS`` and
+    ``MOST_BYTES``.
     """
-    loaded = 0
+    received = _Received()
     forbidden: list[str] = []
-    every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)
+    left_out = optional or {}
+    every: tuple[Kind[Any], ...] = (NODES, PODS, *kinds, *left_out)
     for kind in dict.fromkeys(every):
         resource: Resource | None = None
         try:
             resource = await client.resolve(kind.api_version, kind.kind)
             if resource is not None:
                 with bulk_load():
-                    loaded += await _Listing(client, cluster, kind, resource, loaded, progress).run()
+                    await _Listing(client, cluster, kind, resource, received, progress).run()
         except ApiError as error:
             if error.status == _UNAUTHORIZED:
                 raise ListingError(client.rejection(error)) from error
             if error.status != _FORBIDDEN:
                 raise ListingError(f"{kind!r}: the API server refused: {error.message or error}") from error
-            forbidden.append(kind.kind if resource is None else _named(resource))
+            left_out.get(kind, forbidden).append(kind.kind if resource is None else _named(resource))
         except KubeError as error:
             raise ListingError(f"{kind!r}: the API server ({client.server}) does not answer: {error}") from error
     if forbidden:
         raise ListingError(f"you have no permission to list {', '.join(forbidden)} in all namespaces")
     if not cluster.nodes:
         raise ListingError("the cluster has no nodes: there is nothing to schedule to")
-    return loaded
+    return received.objects
 
 
 def _named(resource: Resource) -> str:
@@ -86,7 +117,7 @@ def _named(resource: Resource) -> str:
 
 
 class _Listing:
-    """Listing of one kind. ``before``: number of objects of other kinds that are loaded already."""
+    """Listing of one kind. ``received``: sums over all kinds, to which this listing adds."""
 
     def __init__(
         self,
@@ -94,7 +125,7 @@ class _Listing:
         cluster: Cluster,
         kind: Kind[Any],
         resource: Resource,
-        before: int,
+        received: _Received,
         progress: Progress,
     ) -> None:
         self._client = client
@@ -102,18 +133,22 @@ class _Listing:
         self._resource = resource
         self._store: Store[Any] = store_for(cluster, kind)
         self._decode = cluster.decoder(kind)
-        self._before = before
+        self._received = received
         self._progress = progress
 
-    async def run(self) -> int:
-        """Load all objects, and return their number. Raises ``KubeError`` and ``ListingError``."""
+    async def run(self) -> None:
+        """Load all objects. Raises ``KubeError`` and ``ListingError``."""
         attempts = iter(range(1, _ATTEMPTS))
         while True:
             try:
-                return await self._pages()
+                loaded = await self._pages()
             except ApiError as error:
                 if error.status != _EXPIRED or next(attempts, None) is None:
                     raise
+            else:
+                self._received.objects += loaded
+                self._received.pods += loaded if self._kind == PODS else 0
+                return
             for key in tuple(self._store.keys()):  # the next attempt does not list what was deleted meanwhile
                 self._store.delete(key, "")
 
@@ -126,11 +161,22 @@ class _Listing:
             following = asyncio.create_task(self._page(token)) if token else None
             await asyncio.sleep(0)  # sends the request
             loaded += self._load(page)
-            if self._kind == PODS and loaded > MOST_PODS:
-                raise ListingError(f"the cluster has more than {MOST_PODS:,} pods: ask a Homeport that runs there")
-            self._progress(self._kind, self._before + loaded)
+            self._check(loaded)
+            self._progress(self._kind, self._received.objects + loaded)
             page = None if following is None else await following
         return loaded
+
+    def _check(self, loaded: int) -> None:
+        """Raise ``ListingError`` above a bound. ``loaded``: number of objects of this kind so far."""
+        excess = ""
+        if self._kind == PODS and loaded > MOST_PODS:
+            excess = f"{MOST_PODS:,} pods"
+        elif self._kind != PODS and self._received.objects - self._received.pods + loaded > MOST_OTHERS:
+            excess = f"{MOST_OTHERS:,} objects besides its pods ({self._kind.kind} was listed last)"
+        elif self._received.bytes > MOST_BYTES:
+            excess = f"{MOST_BYTES >> 20:,} MiB of objects ({self._kind.kind} was listed last)"
+        if excess:
+            raise ListingError(f"the cluster has more than {excess}: ask a Homeport that runs there")
 
     async def _page(self, token: str) -> Page:
         """Return a page. Wait and repeat the request if the API server throttles it. Raises ``KubeError``."""
@@ -144,6 +190,7 @@ class _Listing:
                     metadata_only=self._kind.metadata_only,
                     field_selector=NOT_FINISHED if self._kind == PODS else "",
                 )
+                self._received.bytes += len(raw)
                 return await read_page(raw)
             except ApiError as error:
                 if error.status != _THROTTLED or next(attempts, None) is None:

@@ -35,7 +35,7 @@ class ByHandError(Exception):
     """Error: nothing was changed, or the outcome is unknown. The message is for the user."""
 
 
-class _Missing(ByHandError):
+class MissingObject(ByHandError):
     """Error: the object does not exist."""
 
 
@@ -135,14 +135,14 @@ def _user_errors(client: KubeClient, target: AnnotationTarget) -> Iterator[None]
 async def _released(client: KubeClient, target: AnnotationTarget) -> Released:
     """Release the home. Raises ``ByHandError`` and ``KubeError``."""
     for _ in range(_ATTEMPTS):
-        gone: _Missing | None = None
+        gone: MissingObject | None = None
         uid: str | None = None  # ``None`` differs from an empty UID in a Home
         try:
             resource, obj = await _lookup(client, target)
             uid = obj.metadata.uid
             if obj.value(target):
                 return Released(await _write(client, resource, target, obj, None))
-        except _Missing as missing:
+        except MissingObject as missing:
             gone = missing
         memory = await client.resolve(API_VERSION, KIND)
         home = None if memory is None else await _remembered(client, memory, target, is_there=gone is None)
@@ -151,7 +151,7 @@ async def _released(client: KubeClient, target: AnnotationTarget) -> Released:
                 raise gone
             return Released("")
         if await _is_deleted(client, memory, home):
-            with suppress(_Missing):  # the object can have been recreated with the home
+            with suppress(MissingObject):  # the object can have been recreated with the home
                 await changed(client, target, None)
             return Released(home.node, remembered=gone is not None)
     raise ByHandError(f"{target}: its remembered home keeps changing; nothing was changed, try again")
@@ -192,10 +192,10 @@ async def _remembered(
 
 
 async def _lookup(client: KubeClient, target: AnnotationTarget) -> tuple[Resource, _Object]:
-    """Look up the object. Raises ``ByHandError``, ``_Missing`` if it does not exist, and ``KubeError``."""
+    """Look up the object. Raises ``ByHandError``, ``MissingObject`` if it does not exist, and ``KubeError``."""
     resource = await client.resolve(target.api_version, target.kind)
     if resource is None:
-        raise _Missing(f"the cluster does not serve {target.api_version} {target.kind}")
+        raise MissingObject(f"the cluster does not serve {target.api_version} {target.kind}")
     return resource, await _read(client, resource, target)
 
 
@@ -227,7 +227,7 @@ async def _read(client: KubeClient, resource: Resource, target: AnnotationTarget
         return _OBJECT.decode(raw)
     except ApiError as refused:
         if refused.status == _NOT_FOUND:
-            raise _Missing(f"there is no {target}") from None
+            raise MissingObject(f"there is no {target}") from None
         raise
     except msgspec.DecodeError as error:
         raise ByHandError(f"{target} cannot be read: {error}") from None

@@ -19,6 +19,7 @@ from app.kube.decoding import Decoder
 from app.kube.names import LONGEST
 from app.runtime.guard import PluginError
 from app.server.bodies import invalid
+from app.server.queries import KnownQuery
 from app.verbs.context import Problem, require_snapshot
 from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import run_stepwise
@@ -96,10 +97,8 @@ class HomesPage(_HomesPageModel):
     remaining: int = Field(description="Homes on later pages.")
 
 
-class HomesQuery(BaseModel):
-    """Query for homes that match all given parameters. Unknown parameters are rejected."""
-
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+class HomesQuery(KnownQuery):
+    """Query for homes that match all given parameters."""
 
     limit: int = Field(default=100, ge=1, le=MOST, description="Maximum number of homes on a page.")
     continue_: str = Field(

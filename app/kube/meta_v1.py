@@ -125,6 +125,11 @@ def micro_time(when: datetime) -> str:
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def whole_seconds(when: datetime) -> str:
+    """Format a time as the API's Time: UTC with seconds."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def shared(field: str, parse: Callable[[bytes], T], *, largest: int | None = LARGEST_PART) -> Callable[[Raw], T]:
     """Return ``parse`` with a cache by raw bytes, because the pods of a workload have identical bytes in ``field``.
 

@@ -25,7 +25,7 @@ from app.kube.core_v1 import (
     TopologySpreadConstraint,
     Waiting,
 )
-from app.kube.decoding import Decoder, Int32
+from app.kube.decoding import Decoder, Int32, Int64
 from app.kube.disruption import Disruption, Time, disruption_of
 from app.kube.extras import (
     NODE_ONLY,
@@ -118,14 +118,16 @@ class WholePodObject(PodObject):
     status: _WholePodStatusObject | None = None
 
 
-class _TolerationObject(Struct):
+class _TolerationObject(Struct, rename="camel"):
     key: str | None = None
     operator: str | None = None
     value: str | None = None
     effect: str | None = None
+    toleration_seconds: Int64 | None = None
 
     def slim(self) -> Toleration:
-        return Toleration(self.key or "", self.operator or "", self.value or "", self.effect or "")
+        ends = self.toleration_seconds is not None
+        return Toleration(self.key or "", self.operator or "", self.value or "", self.effect or "", ends)
 
 
 class _SpreadObject(Struct, rename="camel"):

@@ -20,6 +20,7 @@ from app.kube.kinds import (
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     PODS,
+    PRIORITY_CLASSES,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     RESOURCE_CLAIMS,
@@ -109,7 +110,7 @@ _POD: Final = PARTIAL | _of(
         schedulingGates=[_of("name")],
         nodeSelector=_MAP,
         affinity=_AFFINITY,
-        tolerations=[_of("key operator value effect")],
+        tolerations=[_of("key operator value effect tolerationSeconds")],
         topologySpreadConstraints=[
             _of(
                 "maxSkew topologyKey whenUnsatisfiable minDomains nodeAffinityPolicy nodeTaintsPolicy",
@@ -237,6 +238,7 @@ SCHEMAS: Final[Mapping[Kind[Any], Schema]] = {
         spec=_of("unhealthyPodEvictionPolicy", selector=_LABEL_SELECTOR),
         status=_of("disruptionsAllowed currentHealthy desiredHealthy", disruptedPods=_MAP),
     ),
+    PRIORITY_CLASSES: PARTIAL | _of("value globalDefault preemptionPolicy"),
     VIRTUAL_MACHINE_INSTANCES: PARTIAL | _of(status=_of("nodeName", migrationState=_of("sourceNode targetNode"))),
     PERSISTENT_VOLUME_CLAIMS: _CLAIM,
     PERSISTENT_VOLUMES: _PERSISTENT_VOLUME,

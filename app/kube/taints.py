@@ -34,12 +34,14 @@ class Toleration(Struct, frozen=True, gc=False, order=True):
     """Entry of a pod's ``spec.tolerations``. An empty key or effect matches every key or effect.
 
     The operators Lt and Gt tolerate nothing, because their feature gate is off by default in Kubernetes 1.36.
+    ``ends``: true if the entry has ``tolerationSeconds``, after which the pod is evicted.
     """
 
     key: str = ""
     operator: str = ""
     value: str = ""
     effect: str = ""
+    ends: bool = False
 
 
 class Tolerance:
@@ -86,6 +88,14 @@ class LatestTolerance:
         if tolerations is not self._tolerations:
             self._tolerations, self._tolerance = tolerations, Tolerance(tolerations)
         return self._tolerance
+
+
+def stays_with(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Return whether a running pod stays on a node with this NoExecute taint forever.
+
+    As in the taint eviction controller, the first toleration that matches the taint decides.
+    """
+    return next((not it.ends for it in tolerations if Tolerance((it,)).tolerates(taint)), False)
 
 
 def tolerates_all(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> bool:

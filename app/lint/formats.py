@@ -42,7 +42,8 @@ def _text(report: LintReport, paint: Paint) -> Iterator[str]:
         where = f"{printable(finding.file)}{f':{finding.line}' if finding.line else ''}: " if finding.file else ""
         level = paint(finding.severity.value, finding.severity)
         yield f"{where}{level} {finding.id}: {printable(f'{finding.object_name}: {finding.message}')}"
-        yield f"    field: {printable(finding.field)}"
+        if finding.field:
+            yield f"    field: {printable(finding.field)}"
         yield f"    fix:   {printable(finding.fix)}"
 
 

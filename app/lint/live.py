@@ -1,4 +1,4 @@
-"""Workloads of a snapshot: the listed objects, and groups of pods whose owners are not listed."""
+"""Workloads of a snapshot: the listed objects, and groups of pods whose owners are not listed. Also configurations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from app.cache.cluster import Cluster
@@ -16,6 +16,7 @@ from app.homes.protocol import POLICY
 from app.kube.core_v1 import Pod
 from app.kube.decoding import Decoder
 from app.kube.kinds import PODS, Kind
+from app.lint.manifests import BrokenManifest, ManifestObject, ReadManifests, configurations_in
 from app.lint.workloads import IGNORE, KINDS, LintedWorkload, workload_of
 
 _JSON: Final[Decoder[Any]] = Decoder(Any)
@@ -36,6 +37,66 @@ def _decoder(api_version: str, kind: str) -> Kind[LintedWorkload]:
 
 WORKLOADS: Final = tuple(_decoder(*pair) for pair in KINDS if pair != (PODS.api_version, PODS.kind))
 """Kinds of all objects with a pod template, decoded for the rules. A snapshot for plugins must not have them."""
+
+
+class ConfigMapConfigurations(Struct, frozen=True):
+    """ConfigMap with the configurations of a scheduler or of Homeport that it holds. Its other data is dropped."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    objects: tuple[ManifestObject, ...]
+    broken: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.namespace, self.name
+
+
+class _ConfigMapMeta(Struct, rename="camel"):
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class _ConfigMap(Struct):
+    metadata: _ConfigMapMeta
+    data: dict[str, str] | None = None
+
+
+_CONFIG_MAP: Final = Decoder[_ConfigMap](_ConfigMap)
+
+
+def _config_map(raw: bytes | Raw) -> ConfigMapConfigurations:
+    decoded = _CONFIG_MAP.decode(raw)
+    meta = decoded.metadata
+    metadata = {"namespace": meta.namespace, "name": meta.name}
+    value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": decoded.data}
+    held = configurations_in(ManifestObject("", value, (), {}, 0, _ids((meta.annotations or {}).get(IGNORE, ""))))
+    objects = tuple(replace(it, lines={}, line=0) for it in held.objects)  # lines of a file that nobody has
+    broken = tuple(f"ConfigMap {meta.namespace}/{meta.name}: {it.message}" for it in held.broken)
+    return ConfigMapConfigurations(meta.namespace, meta.name, meta.uid, meta.resource_version, objects, broken)
+
+
+CONFIG_MAPS: Final = Kind("v1", "ConfigMap", _config_map)
+"""Kind of the objects that can hold configurations."""
+
+
+def configurations_of(cluster: Cluster, namespace: str, source: str, file: str) -> ReadManifests:
+    """Return the configurations in the ConfigMaps of a namespace, or of all namespaces if it is empty.
+
+    ``source``: what to name in messages about parts that cannot be read. ``file``: file of the objects, or empty.
+    """
+    read = ReadManifests([], [])
+    for key in sorted(cluster.others.keys(CONFIG_MAPS)):
+        holder = cluster.others.get(CONFIG_MAPS, *key)
+        if holder is not None and namespace in ("", holder.namespace):
+            read.objects += (replace(it, file=file) for it in holder.objects)
+            read.broken += (BrokenManifest(source, 0, it) for it in holder.broken)
+    return read
 
 
 def workloads_in(cluster: Cluster, namespace: str) -> Iterator[LintedWorkload]:
@@ -82,5 +143,10 @@ def _groups(pods: Iterable[Pod], known: set[tuple[str, str, str]]) -> Iterator[L
             replicas=None if kind == "DaemonSet" else len(members),
             rolls=kind == "ReplicaSet" and _HASH in newest.labels,
             policies={} if policy is None else {("metadata", "annotations", POLICY): policy},
-            ignored=frozenset(part.strip() for part in newest.annotations.get(IGNORE, "").split(",")),
+            ignored=_ids(newest.annotations.get(IGNORE, "")),
         )
+
+
+def _ids(text: str) -> frozenset[str]:
+    """Return the ids in an annotation that ignores rules."""
+    return frozenset(part.strip() for part in text.split(","))

@@ -77,7 +77,9 @@ def read_manifests(text: str, file: str) -> ReadManifests:
     for above, part in _parts(text.removeprefix("\ufeff")):
         _read_part(part, file, above, read)
     for holder in [it for it in read.objects if it.value["kind"] == "ConfigMap"]:
-        _read_config_map(holder, read)
+        held = configurations_in(holder)
+        read.broken += held.broken
+        read.objects += held.objects
     return read
 
 
@@ -161,8 +163,9 @@ def _ignored_by_item(text: str, above: int, starts: list[int]) -> dict[int, froz
     return by_item
 
 
-def _read_config_map(holder: ManifestObject, read: ReadManifests) -> None:
-    """Add the configurations of a scheduler or of Homeport that a ConfigMap holds."""
+def configurations_in(holder: ManifestObject) -> ReadManifests:
+    """Return the configurations of a scheduler or of Homeport that a ConfigMap holds."""
+    read = ReadManifests([], [])
     data = holder.value.get("data")
     for key, text in data.items() if isinstance(data, dict) else ():
         if isinstance(text, str) and _CONFIGURATIONS.search(text):
@@ -177,3 +180,4 @@ def _read_config_map(holder: ManifestObject, read: ReadManifests) -> None:
                 ManifestObject(it.file, it.value, it.place, it.lines, it.line, it.ignored | holder.ignored, holder)
                 for it in inner.objects
             )
+    return read

@@ -156,14 +156,23 @@ class Framework:
         )
         return before
 
-    def explain(self, pod: Pod, nodes: Candidates, failing: Container[str] = ()) -> dict[str, Explanation]:
-        """Return the explanations of the plugins that have one, by plugin name.
+    def scoring_without(self, names: Collection[str]) -> Scoring:
+        """Return the scoring without the plugins in ``names``."""
+        if not any(slot.name in names for point in ("preScore", "score") for slot in self.slots[point]):
+            return self.scoring
+        slots = {point: tuple(it for it in of_point if it.name not in names) for point, of_point in self.slots.items()}
+        return Scoring(self.scheduler_name, slots, guard=self._guard, snapshot=self._snapshot)
+
+    def explain(
+        self, pod: Pod, nodes: Candidates, failing: Container[str] = (), without: Container[str] = ()
+    ) -> dict[str, Explanation]:
+        """Return the explanations of the plugins that have one, by plugin name; those in ``without`` do not run.
 
         ``failing``: plugins that are left out if they fail. Raises ``PluginError`` if another plugin fails.
         """
         explained = {}
         for name, plugin in self.plugins.items():
-            if overrides(type(plugin), Plugin, "explain"):
+            if name not in without and overrides(type(plugin), Plugin, "explain"):
                 with suppress(*((PluginError,) if name in failing else ())):
                     explained[name] = self.explain_with(name, pod, nodes)
         return explained

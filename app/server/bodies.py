@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from app.kube.decoding import TooDeep, without_deep_parts_in_steps
+from app.kube.selectors import InvalidSelector, Selector, parse_selector
 from app.server.incoming import read_body
 from app.verbs.outcome import VerbFailure
 
@@ -60,6 +61,14 @@ async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T
 def invalid(place: Literal["body", "query"], field: str, message: str) -> RequestValidationError:
     """Create the exception for one invalid field of a body, or one invalid parameter of a query."""
     return RequestValidationError([{"type": "value_error", "loc": (place, field), "msg": message}])
+
+
+def selector_in(text: str) -> Selector:
+    """Parse the query parameter ``labelSelector``. Raises an exception that FastAPI answers with 422."""
+    try:
+        return parse_selector(text)
+    except InvalidSelector as error:
+        raise invalid("query", "labelSelector", str(error)) from None
 
 
 def documented(model: type[BaseModel], **examples: object) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from msgspec.structs import asdict, replace
+from pydantic import Field
 
 from app.analysis.bound import BoundNode
 from app.analysis.explaining import Explained, Explainer, NodeAnswer
@@ -17,9 +18,10 @@ from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.kube.names import LONGEST, is_subdomain, shown
 from app.kube.quantity import shown_amount
-from app.kube.selectors import InvalidSelector, parse_selector
-from app.server.bodies import documented, invalid, parsed
+from app.kube.selectors import Selector
+from app.server.bodies import documented, invalid, parsed, selector_in
 from app.server.cycle import FAILURES, NAME_EXAMPLE, POD_EXAMPLE, json_response, requested_pod
+from app.server.queries import KnownQuery
 from app.wire.explain_v1 import (
     API_VERSION,
     EXPLANATION,
@@ -30,8 +32,37 @@ from app.wire.explain_v1 import (
 )
 
 _OF_A_WORKLOAD: Final = f"Explain the pods of a workload or of a label selector, at most {MOST_PODS}; equal ones once"
-_Text = Annotated[str, Query(max_length=LONGEST)]
+_OF_ALL_NAMESPACES: Final = f"Explain the pods of all namespaces that a label selector matches, at most {MOST_PODS}"
 _SUMMARY: Final = "Which nodes can the pod use, why not the others, and what would open them?"
+_PODS: Final = ("pod", "pods", "po")
+
+
+class NodeQuery(KnownQuery):
+    """Query about one pod."""
+
+    node: str = Field(default="", description="Name of a node: also give the verdict and score of each plugin there.")
+
+
+class PodsQuery(KnownQuery):
+    """Query for the pods of a workload, or for those that a selector matches."""
+
+    kind: str = Field(default="", max_length=LONGEST, description="Kind of the workload, for example Deployment.")
+    name: str = Field(default="", max_length=LONGEST, description="Name of the workload.")
+    label_selector: str | None = Field(default=None, description="Instead of kind and name; in kubectl's notation.")
+
+    def selector(self) -> Selector | None:
+        """Return the selector; ``None`` if the query names a workload. Raises an exception answered with 422."""
+        if self.kind.lower() in _PODS:
+            raise invalid("query", "kind", "a single pod has the path /api/v1/explain/{namespace}/{pod}")
+        if not (self.kind and self.name) if self.label_selector is None else (self.kind or self.name):
+            raise HTTPException(422, "give either kind and name, or labelSelector")
+        return None if self.label_selector is None else selector_in(self.label_selector)
+
+
+class LabelsQuery(KnownQuery):
+    """Query for the pods of all namespaces that a selector matches."""
+
+    label_selector: str = Field(min_length=1, description="In kubectl's notation.")
 
 
 def explain_router(
@@ -46,24 +77,18 @@ def explain_router(
         return json_response(_explanation(pod, explained, waiting.get(pod.uid)))
 
     @router.get("/{namespace}/{pod}", response_model=ExplainResponse, responses=FAILURES, summary=_SUMMARY)
-    async def explain_known(namespace: str, pod: str, node: str = "") -> Response:
-        return await answer(explainer.known_pod(namespace, pod), node)
+    async def explain_known(namespace: str, pod: str, query: Annotated[NodeQuery, Query()]) -> Response:
+        return await answer(explainer.known_pod(namespace, pod), query.node)
+
+    @router.get("", response_model=ExplanationList, responses=FAILURES, summary=_OF_ALL_NAMESPACES)
+    async def explain_everywhere(query: Annotated[LabelsQuery, Query()]) -> Response:
+        return _list_response(await workloads.selected("", selector_in(query.label_selector)), waiting.get)
 
     @router.get("/{namespace}", response_model=ExplanationList, responses=FAILURES, summary=_OF_A_WORKLOAD)
-    async def explain_workload(
-        namespace: str,
-        kind: _Text = "",
-        name: _Text = "",
-        label_selector: Annotated[str | None, Query(alias="labelSelector")] = None,
-    ) -> Response:
-        if not (kind and name) if label_selector is None else (kind or name):
-            raise HTTPException(422, "give either kind and name, or labelSelector")
-        if label_selector is None:
-            return _list_response(await workloads.owned(namespace, kind, name), waiting.get)
-        try:
-            selector = parse_selector(label_selector)
-        except InvalidSelector as error:
-            raise invalid("query", "labelSelector", str(error)) from None
+    async def explain_workload(namespace: str, query: Annotated[PodsQuery, Query()]) -> Response:
+        selector = query.selector()
+        if selector is None:
+            return _list_response(await workloads.owned(namespace, query.kind, query.name), waiting.get)
         return _list_response(await workloads.selected(namespace, selector), waiting.get)
 
     @router.post(
@@ -73,7 +98,7 @@ def explain_router(
         summary=f"{_SUMMARY} Also for a pod that does not exist",
         openapi_extra=documented(ExplainRequest, by_name=NAME_EXAMPLE, inline=POD_EXAMPLE),
     )
-    async def explain(request: Request) -> Response:
+    async def explain(request: Request, _: Annotated[KnownQuery, Query()]) -> Response:
         explain_request = await parsed(request, ExplainRequest.parse, max_body_bytes)
         pod = await requested_pod(explainer, explain_request)
         if explain_request.scheduler_name is not None:
@@ -109,6 +134,7 @@ def _explanation(pod: Pod, explained: Explained, held: WaitingPod | None) -> dic
         "nodeName": pod.node_name,
         "profile": explained.profile,
         "preset": explained.preset,
+        "judgedAt": explained.judged_at,
         "verdict": verdict,
         "summary": _sentence(verdict, pod, explained) if held is None else _sentence_on_held(held),
         "heldAtPermit": None if held is None else {"node": held.node_name, "plugins": [*held.pending_plugins()]},

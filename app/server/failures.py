@@ -99,7 +99,7 @@ def mistakes_body(code: int, mistakes: Sequence[Mapping[str, Any]]) -> bytes:
     ``mistakes`` are errors of pydantic, with "body" or "query" as the first part of each ``loc``.
     """
     causes = [
-        FailureCause(reason=_CAUSES.get(it["type"], "FieldValueInvalid"), message=it["msg"], field=_field(*it["loc"]))
+        FailureCause(reason=_CAUSES.get(it["type"], "FieldValueInvalid"), message=_text(it), field=_field(*it["loc"]))
         for it in mistakes[:MOST_CAUSES]
     ]
     more = len(mistakes) - MOST_CAUSES
@@ -115,6 +115,13 @@ def error_body(path: str, code: int, message: str) -> bytes:
 def sentence(cause: FailureCause) -> str:
     """Return a mistake as text, with its field if it has one."""
     return f"{cause.field}: {cause.message}" if cause.field else cause.message
+
+
+def _text(mistake: Mapping[str, Any]) -> str:
+    """Return the message of a mistake."""
+    if mistake["type"] == "extra_forbidden" and mistake["loc"][0] == "query":
+        return "the path has no such parameter"
+    return str(mistake["msg"])
 
 
 def _field(root: str, *location: str | int) -> str:

@@ -6,9 +6,12 @@ from time import time
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from app.analysis.pending import MOST_LISTED, MainReason, PendingPods, WaitingForNode
+from app.server.bodies import selector_in
 from app.server.cycle import FAILURES, json_response
+from app.server.queries import KnownQuery
 from app.wire.explain_v1 import API_VERSION
 from app.wire.pending_v1 import PENDING_POD_LIST, PendingPodList
 
@@ -17,17 +20,22 @@ _MOST: Final = 1_000_000
 _NOT_JUDGED: Final = MainReason(0, 0, "", (), 0, 0.0)
 
 
+class PendingQuery(KnownQuery):
+    """Query for a page of the pods that wait."""
+
+    namespace: str = Field(default="", max_length=_LONGEST_NAMESPACE, description="Only the pods of this namespace.")
+    label_selector: str = Field(default="", description="Only the pods that it matches; in kubectl's notation.")
+    start: int = Field(default=0, ge=0, le=_MOST, description="Number of the first pod on the page.")
+
+
 def pending_router(pending: PendingPods) -> APIRouter:
     """Create the router. The pods are those of the verbs' snapshot, judged like in explain. No state is changed."""
     router = APIRouter(prefix="/api/v1/pending", tags=["operator"])
 
     @router.get("", response_model=PendingPodList, responses=FAILURES, summary="Pods that wait for a node, and why")
-    async def listed(
-        namespace: Annotated[str, Query(max_length=_LONGEST_NAMESPACE)] = "",
-        start: Annotated[int, Query(ge=0, le=_MOST)] = 0,
-    ) -> Response:
-        page = await pending.page(namespace, start)
-        end = start + MOST_LISTED
+    async def listed(query: Annotated[PendingQuery, Query()]) -> Response:
+        page = await pending.page(query.namespace, query.start, selector_in(query.label_selector))
+        end = query.start + MOST_LISTED
         return json_response(
             {
                 "apiVersion": API_VERSION,

@@ -6,9 +6,12 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 from msgspec.structs import asdict
+from pydantic import Field
 
 from app.analysis.skew import Skews, WorkloadSkew
+from app.server.bodies import selector_in
 from app.server.cycle import FAILURES, json_response
+from app.server.queries import KnownQuery
 from app.wire.explain_v1 import API_VERSION
 from app.wire.skew_v1 import WORKLOAD_SKEW_LIST, WorkloadSkewList
 
@@ -16,19 +19,27 @@ _LONGEST_NAME: Final = 253
 _MOST: Final = 1_000_000
 
 
+class SkewQuery(KnownQuery):
+    """Query for a page of workloads."""
+
+    namespace: str = Field(default="", max_length=_LONGEST_NAME)
+    kind: str = Field(default="", max_length=_LONGEST_NAME, description="Kind of the workload.")
+    name: str = Field(default="", max_length=_LONGEST_NAME, description="Name of the workload.")
+    label_selector: str = Field(default="", description="Must match a pod of the workload.")
+    above: bool = Field(default=False, description="True: only skews larger than maxSkew, the largest excess first.")
+    start: int = Field(default=0, ge=0, le=_MOST, description="Number of the first workload on the page.")
+
+
 def skew_router(skews: Skews) -> APIRouter:
     """Create the router. The skews above maxSkew are computed once for all readers."""
     router = APIRouter(prefix="/api/v1/skew", tags=["operator"])
 
     @router.get("", response_model=WorkloadSkewList, responses=FAILURES, summary="Topology skew of all workloads")
-    async def listed(
-        namespace: Annotated[str, Query(max_length=_LONGEST_NAME)] = "",
-        kind: Annotated[str, Query(max_length=_LONGEST_NAME)] = "",
-        name: Annotated[str, Query(max_length=_LONGEST_NAME)] = "",
-        above: bool = False,  # a query parameter
-        start: Annotated[int, Query(ge=0, le=_MOST)] = 0,
-    ) -> Response:
-        page = await skews.page(namespace, kind, name, start, above=above)
+    async def listed(query: Annotated[SkewQuery, Query()]) -> Response:
+        selector = selector_in(query.label_selector)
+        page = await skews.page(
+            query.namespace, query.kind, query.name, query.start, above=query.above, selector=selector
+        )
         return json_response(
             {
                 "apiVersion": API_VERSION,

@@ -151,11 +151,15 @@ def create_web(
 
 
 def _pages_of(web: FastAPI) -> dict[str, str]:
-    """Return the summary of each page that a browser can open, by path; the documentation first, if it is served."""
+    """Return the summary of each page that a browser can open, by path; the documentation first, if it is served.
+
+    A page with a required query parameter is left out.
+    """
     pages = {DOCS: "All endpoints, to read and to try"} if web.openapi_url else {}
     for path, methods in web.openapi()["paths"].items():
-        if "get" in methods and "{" not in path:
-            pages[path] = methods["get"].get("summary", "")
+        page = methods.get("get")
+        if page is not None and "{" not in path and not any(it["required"] for it in page.get("parameters", ())):
+            pages[path] = page.get("summary", "")
     return pages
 
 

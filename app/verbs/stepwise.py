@@ -121,11 +121,15 @@ async def _pinned(decide: Callable[[], T]) -> T:
         await run_stepwise(steps)
 
 
-async def run_stepwise(steps: Iterable[object]) -> None:
-    """Run all steps, which must be short. Other tasks run before the first step and after every ``STEP_SECONDS``."""
+async def run_stepwise(steps: Iterable[object], seconds: float | None = None) -> None:
+    """Run all steps, which must be short. Other tasks run before the first step and after every ``seconds``.
+
+    ``seconds``: default ``STEP_SECONDS``.
+    """
+    between = STEP_SECONDS if seconds is None else seconds
     await yield_to_loop()
-    until = monotonic() + STEP_SECONDS
+    until = monotonic() + between
     for _ in steps:
         if monotonic() > until:
             await yield_to_loop()
-            until = monotonic() + STEP_SECONDS
+            until = monotonic() + between

@@ -24,3 +24,8 @@ class Budget:
         """True if no processor time is left. A computation that reads this leaves out its further parts."""
         self.was_over |= self._seconds is not None and self._clock() - self._began > self._seconds
         return self.was_over
+
+    def part(self, number: int) -> Budget:
+        """Return a budget with one of ``number`` equal parts of the time that is left."""
+        left = None if self._seconds is None else max(0.0, self._seconds - (self._clock() - self._began)) / number
+        return Budget(left, self._clock)

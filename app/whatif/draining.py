@@ -75,9 +75,9 @@ class LeavingPod(Struct, eq=False):
 
 
 class DrainPlacer(Placer):
-    """Places pods on all nodes but the ``closed`` ones. A pod whose home lets it go starts elsewhere.
+    """Places pods on all nodes but the ``closed`` ones.
 
-    ``free``: UIDs of the pods that do not have to wait for their home.
+    ``free``: UIDs of the pods whose grace period is over. They do not have to wait for their home.
     """
 
     def __init__(self, scratch: ScratchCluster) -> None:
@@ -236,8 +236,6 @@ class NodeDrain:
     def _new_pod(self, leaving: LeavingPod) -> Pod:
         pod = leaving.pod.nominated("") if leaving.waited_before else recreated(leaving.pod)
         self._records[pod.uid] = leaving
-        if leaving.condition is Restart.FREE:
-            self._placer.free.add(pod.uid)
         return pod
 
     def _after_grace(self) -> list[Pod]:

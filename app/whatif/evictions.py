@@ -26,9 +26,6 @@ class BudgetState:
     def __init__(self, budget: PodDisruptionBudget) -> None:
         self.budget = budget
         self.missing: set[str] = set()
-        surplus = budget.current_healthy - budget.desired_healthy
-        # the controller sets 0 if it cannot count, whatever else the status says
-        self._slack = budget.disruptions_allowed if budget.disruptions_allowed > 0 else min(0, surplus)
 
     @property
     def healthy(self) -> int:
@@ -37,7 +34,7 @@ class BudgetState:
     @property
     def allowed(self) -> int:
         """Number of evictions of ready pods that the budget allows now."""
-        return max(0, self._slack - len(self.missing))
+        return max(0, self.budget.disruptions_allowed - len(self.missing))
 
     @property
     def name(self) -> str:

@@ -10,19 +10,21 @@ from app.server.bodies import documented, parsed
 from app.whatif.budget import Budget
 from app.whatif.drain_models import DRAIN_PLAN, DrainBody, DrainPlan
 from app.whatif.drain_plan import DrainRequest, drained
+from app.whatif.losing import LossRequest, lost
 from app.whatif.rebalance_models import REBALANCE_PLAN, RebalanceBody, RebalancePlan
 from app.whatif.rebalance_plan import RebalanceRequest, rebalanced
 from app.whatif.running import Compute, Steps, WhatIf
 from app.whatif.scratch import ScratchCluster
 from app.whatif.simulate import Scale, SimulationRequest, simulated
 from app.wire.explain_v1 import API_VERSION
-from app.wire.whatif_v1 import SIMULATION, SimulateRequest, Simulation
+from app.wire.whatif_v1 import LOSS_PLAN, SIMULATION, LoseRequest, LossPlan, SimulateRequest, Simulation
 
 FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     500: {"description": "A plugin failed."},
     503: {"description": "The snapshot is incomplete, or another what-if is computed: try again after Retry-After."},
 }
 _SCALE_EXAMPLE: Final = {"scale": [{"namespace": "shop", "kind": "Deployment", "name": "web", "replicas": 12}]}
+_LOSE_EXAMPLE: Final = {"key": "topology.kubernetes.io/zone", "value": "eu-1c"}
 _DRAIN_EXAMPLE: Final = {"nodes": ["node-b2"]}
 _REBALANCE_EXAMPLE: Final = {"namespace": "shop", "most": 5}
 
@@ -59,6 +61,18 @@ def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
         body = await parsed(request, DrainBody.model_validate_json, max_body_bytes)
         wanted = DrainRequest(body.nodes, body.keep_cordoned)
         return await answered(what_if, DRAIN_PLAN, lambda scratch, budget: drained(scratch, wanted, budget))
+
+    @router.post(
+        "/lose",
+        response_model=LossPlan,
+        responses={**FAILURES, 404: {"description": "No node has the label."}},
+        summary="Who is lost with a zone, who is placed again and who waits? In three variants of the loss",
+        openapi_extra=documented(LoseRequest, zone=_LOSE_EXAMPLE),
+    )
+    async def lose(request: Request) -> Response:
+        body = await parsed(request, LoseRequest.model_validate_json, max_body_bytes)
+        loss = LossRequest(body.key, body.value)
+        return await answered(what_if, LOSS_PLAN, lambda scratch, budget: lost(scratch, loss, budget))
 
     @router.post(
         "/rebalance",

@@ -27,6 +27,8 @@ from app.whatif.scratch import ScratchCluster
 
 AGAIN: Final = "-again"
 """Suffix of the UIDs of pods that are created again, and of the names of most of them."""
+_PREEMPTION: Final = ["DefaultPreemption"]
+"""PostFilter plugins that evict only pods of lower priority."""
 
 _NO_VICTIMS: Final[Sequence[Pod]] = ()
 
@@ -60,6 +62,7 @@ class Placer:
         self._scratch = scratch
         self._cluster = scratch.cluster
         self._preempts = preempts
+        self._lowest = min((it.spec.priority for it in self._cluster.pods()), default=0)
 
     def queued(self, pods: Sequence[Pod]) -> list[Pod]:
         """Return pods in the order of QueueSort; equal ones in the given order. Raises ``PluginError``."""
@@ -76,49 +79,51 @@ class Placer:
         """Place pods in the order of the queue, one in a step, and append the results. Raises ``PluginError``.
 
         Victims that are evicted and have a controller come back as new pods at the end of the queue. Then the pods that
-        wait are tried again, until a pass places none of them: another pod can be what a pod needs near it. The result
-        of a pod that is placed later replaces the earlier one, at the end of the list.
+        wait are tried again, until a pass places none of them: another pod can be what a pod needs near it. The later
+        result of a pod replaces the earlier one, at the end of the list.
         """
-        yield from self._each(self.queued(pods), placements)
+        yield from self._pass(self.queued(pods), placements)
         placed = True
         while placed:
             placed = yield from self._again(placements)
 
-    def _each(self, queue: list[Pod], placements: list[Placement]) -> Iterator[None]:
-        """Place the pods of the queue, and then new pods in the stead of evicted victims that have a controller."""
+    def _pass(self, queue: list[Pod], placements: list[Placement]) -> Iterator[None]:
+        """Try each pod of the queue. Pods that are evicted for it and come back are added to the queue."""
+        failed: dict[Inputs, Placement] = {}
         for pod in queue:
+            known = failed.get(inputs := inputs_of(pod))
+            if known is not None:  # nothing has changed since an equal pod was tried
+                self._cluster.upsert_pod(pod)
+                placements.append(replace(known, pod=pod))
+                yield
+                continue
             placement = self.place(pod)
             placements.append(placement)
-            if placement.node:
-                queue += [recreated(victim) for victim in placement.victims if victim.owner is not None]
+            victims = placement.victims if self._preempts else ()
+            queue += map(recreated, filter(_comes_back, victims))
+            if placement.node or victims:
+                failed.clear()
+            if not placement.node:
+                failed[inputs] = placement
             yield
 
     def _again(self, placements: list[Placement]) -> Generator[None, None, bool]:
-        """Try all waiting pods again, of equal ones only one if that fails. Return True if a pod was placed."""
-        failed: set[Inputs] = set()
+        """Try all waiting pods again. Return True if a pod was placed."""
         waiting = [it for it in placements if it.waits and it.gate.is_success]
         if len(waiting) == len(placements):
             return False
-        placed = False
-        for earlier in waiting:
-            inputs = inputs_of(earlier.pod)
-            if inputs in failed:
-                continue
-            placement = self.place(earlier.pod)
-            if placement.node:
-                placements.remove(earlier)
-                placements.append(placement)
-                victims = [recreated(victim) for victim in placement.victims if victim.owner is not None]
-                yield from self._each(victims, placements)
-                placed = True
-            else:
-                failed.add(inputs)
-            yield
-        return placed
+        others = [it for it in placements if not (it.waits and it.gate.is_success)]
+        again: list[Placement] = []
+        try:
+            yield from self._pass([it.pod for it in waiting], again)
+        finally:  # also if the caller stops early
+            placements[:] = [*others, *waiting[len(again) :], *again]
+        return any(it.node for it in again)
 
     def place(self, pod: Pod) -> Placement:
         """Run one cycle for a pod without a node, and put the pod on the chosen node. Raises ``PluginError``."""
         framework = self._scratch.framework_for(pod)
+        self._lowest = min(self._lowest, pod.spec.priority)
         self._cluster.upsert_pod(pod)
         placement = self.tried(framework, pod)
         if placement.victims and self._preempts:
@@ -163,22 +168,23 @@ class Placer:
 
         Raises ``PluginError`` or ``Unprepared``.
         """
-        if not framework.slots["postFilter"] or not rejected:
+        plugins = [slot.name for slot in framework.slots["postFilter"]]
+        if not plugins or not rejected or (plugins == _PREEMPTION and pod.spec.priority <= self._lowest):
             return "", ()
-        steps = framework.post_filters.post_filter(self._state(framework, pod), pod, rejected)
+        state = CycleState()
+        framework.filters.pre_filter(state, pod)
+        steps = framework.post_filters.post_filter(state, pod, rejected)
         over, answer = advance(steps, None)
         while not over:
-            over, answer = advance(steps, self._state(framework, pod))
+            over, answer = advance(steps, state)
         result, _ = answer
         if result is None or result.victims is None:
             return "", ()
         return result.nominated_node_name, result.victims.pods
 
-    @staticmethod
-    def _state(framework: Framework, pod: Pod) -> CycleState:
-        state = CycleState()
-        framework.filters.pre_filter(state, pod)
-        return state
+
+def _comes_back(victim: Pod) -> bool:
+    return victim.owner is not None and not victim.terminating
 
 
 def recreated(pod: Pod) -> Pod:

@@ -27,6 +27,7 @@ from app.verbs.outcome import Outcome, VerbFailure
 from app.verbs.stepwise import run_stepwise
 from app.whatif.budget import SECONDS, Budget
 from app.whatif.mistakes import RequestMistake
+from app.whatif.room import lacking_memory
 from app.whatif.scratch import ScratchCluster, scratch_of
 
 ANSWER_SECONDS: Final = 60.0
@@ -35,6 +36,7 @@ ANSWER_SECONDS: Final = 60.0
 CHILD_SECONDS: Final = 20
 """Processor time in seconds after which the kernel ends a child whose steps do not look at their budget."""
 
+_NO_MEMORY: Final = "a what-if needs {} MiB more memory than the container has: raise its limit, or ask with --local"
 _CHUNK: Final = 1 << 16
 _NICENESS: Final = 19
 _LAST_DESCRIPTOR: Final = 1 << 20
@@ -127,6 +129,8 @@ class ForkedRunner:
     """Runs a what-if in a child process."""
 
     async def run(self, steps: Callable[[], Steps]) -> bytes:
+        if lacking := lacking_memory():
+            raise VerbFailure("overloaded", _NO_MEMORY.format(-(-lacking >> 20)))
         receiver, sender = os.pipe()
         pid = os.fork()
         if not pid:
@@ -167,7 +171,8 @@ def _run_child(steps: Callable[[], Steps], sender: int) -> NoReturn:
         os.closerange(3, sender)
         os.closerange(sender + 1, _LAST_DESCRIPTOR)
         os.nice(_NICENESS)
-        resource.setrlimit(resource.RLIMIT_CPU, (CHILD_SECONDS, CHILD_SECONDS))
+        with suppress(ValueError, OSError):  # there can be a lower limit already
+            resource.setrlimit(resource.RLIMIT_CPU, (CHILD_SECONDS, CHILD_SECONDS))
         gc.disable()
         body = _computed(steps())
         while body:

@@ -100,8 +100,10 @@ class NodeExplanation(CamelModel):
     name: str
     fits: bool
     verdicts: list[VerdictOnNode]
-    scores: dict[str, int] = Field(description="0..100 by plugin, before weights; empty if the node does not fit.")
-    total: int | None = Field(description="Weighted sum; null if the node does not fit.")
+    scores: dict[str, int] = Field(
+        description="0..100 by plugin that was judged, before weights; empty if the node does not fit."
+    )
+    total: int | None = Field(description="Weighted sum of the profile's scores; null if the node does not fit.")
 
 
 class BoundNodeExplanation(CamelModel):
@@ -185,6 +187,7 @@ class ExplainResponse(CamelModel):
     node_name: str = Field(description="Node that the pod is bound to; empty if it is not bound.")
     profile: str = Field(description="schedulerName of the profile; * for the profile of all other names.")
     preset: Literal["delegated", "complete"] = Field(description="Base of the profile.")
+    judged_at: str = Field(description="RFC 3339: time of the snapshot that was judged; of a saved cluster, its file.")
     verdict: Literal["Bound", "HeldAtPermit", "Gated", "Fits", "NoNodeFits"]
     summary: str = Field(description="The verdict as a sentence.")
     held_at_permit: PermitHold | None = Field(description="Set if the pod waits at Permit in this replica.")
@@ -197,7 +200,7 @@ class ExplainResponse(CamelModel):
     )
     not_judged: list[PluginNotJudged]
     plugins: dict[str, PluginExplanation]
-    resources: list[ResourceRoom] = Field(description="Empty if the profile does not judge resources.")
+    resources: list[ResourceRoom] = Field(description="Empty if resources were not judged.")
     remedies: list[ProvedRemedy] = Field(description="At most five, sorted by the number of nodes that they open.")
     impossible: list[str] = Field(description="Sentences on what cannot work, if no node fits.")
     incomplete: bool = Field(

@@ -44,7 +44,7 @@ _NESTED: Final = {
         ("metadata", "name", "namespace", "uid", "resourceVersion", "labels", "annotations", "ownerReferences"),
         ("creationTimestamp", "deletionTimestamp", "apiVersion", "kind", "controller", "items"),
         ("spec", "nodeName", "schedulerName", "priority", "schedulingGates", "nodeSelector", "tolerations"),
-        ("key", "operator", "value", "values", "effect", "taints", "unschedulable"),
+        ("key", "operator", "value", "values", "effect", "tolerationSeconds", "taints", "unschedulable"),
         ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"),
         ("matchExpressions", "matchFields", "matchLabels", "matchLabelKeys", "labelSelector"),
         ("topologySpreadConstraints", "topologyKey", "whenUnsatisfiable", "maxSkew", "minDomains"),

@@ -12,10 +12,13 @@ from app.wire.cycle_v1 import CamelModel
 from app.wire.explain_v1 import PluginNotJudged, TriedRemedy
 
 SIMULATION: Final = "Simulation"
+LOSS_PLAN: Final = "LossPlan"
 
 MOST_OBJECTS: Final = 5000
 MOST_SCALES: Final = 100
 MOST_REPLICAS: Final = 1_000_000
+LONGEST_LABEL_KEY: Final = 317
+LONGEST_LABEL_VALUE: Final = 63
 
 
 class WhatIfRequest(BaseModel):
@@ -48,6 +51,15 @@ class SimulateRequest(WhatIfRequest):
         default="default", min_length=1, max_length=LONGEST, description="Namespace of objects without one."
     )
     preempt: bool = Field(default=False, strict=True, description="Evict the victims of preemption in the simulation.")
+
+
+class LoseRequest(WhatIfRequest):
+    """Domain to lose: all nodes with this label."""
+
+    key: str = Field(min_length=1, max_length=LONGEST_LABEL_KEY, description="Label key, such as a topology key.")
+    value: str | None = Field(
+        default=None, max_length=LONGEST_LABEL_VALUE, description="Lost value of the label; null compares all values."
+    )
 
 
 class SimulatedPlacement(CamelModel):
@@ -133,3 +145,77 @@ class Simulation(WhatIfAnswer):
     waiting_groups: list[WaitingGroup] = Field(description="Waiting pods, equal ones together.")
     spread: list[SpreadChange]
     full_nodes: list[FullNode]
+
+
+class LostPods(CamelModel):
+    """Numbers of pods after a loss.
+
+    ``lost`` plus ``evicted`` is the sum of ``placed``, ``waiting``, ``notRecreated`` and ``notReached``.
+    """
+
+    lost: int
+    evicted: int = Field(description="Pods on other nodes that are evicted to make room for lost pods.")
+    placed: int = Field(description="Pods that were lost or evicted and are placed again.")
+    after_grace: int = Field(description="Those of them that first wait for their home during its grace period.")
+    ties: int = Field(description="Those of them for which other nodes have the same score: kube-scheduler takes any.")
+    waiting: int
+    not_recreated: int = Field(description="Pods that no controller creates again on another node.")
+    not_reached: int = Field(description="Pods that were not tried, because the processor time was used up.")
+
+
+class HelpfulField(CamelModel):
+    """Field after whose change fewer pods of the workload wait. Proved by placing the waiting pods again."""
+
+    field: str
+    value: str
+    topology_key: str = Field(description="Topology key of the changed constraint; else empty.")
+    waiting: int = Field(description="Number of pods of the workload that wait after the change.")
+
+
+class WorkloadOutcome(LostPods):
+    """Outcome for one workload in one variant of the loss."""
+
+    reasons: list[WaitingReason] = Field(description="Why pods wait, at most three reasons.")
+    change: HelpfulField | None
+    changes_tried: bool = Field(description="If true and change is null, no single field would help.")
+
+
+class LostWorkload(CamelModel):
+    """Workload with lost or evicted pods, in each variant of the loss."""
+
+    namespace: str
+    kind: str
+    name: str
+    running: int = Field(description="Pods that run in the whole cluster before the loss.")
+    tied_by_volume: int = Field(description="Pods in the domain with a volume that no other node can use.")
+    gone: WorkloadOutcome | None
+    tainted: WorkloadOutcome | None
+    full: WorkloadOutcome | None
+
+
+class DomainLoss(CamelModel):
+    """Loss of one domain. A variant is null if the processor time did not suffice for it."""
+
+    value: str
+    nodes: int
+    pods: int
+    static_pods: int = Field(description="Pods of the kubelets, which end with their node. No workload has them.")
+    gone: LostPods | None = Field(description="The nodes are deleted. The domain does not count for spread.")
+    tainted: LostPods | None = Field(
+        description="The nodes stay, unreachable and tainted. The domain counts, unless nodeTaintsPolicy is Honor."
+    )
+    full: LostPods | None = Field(description="The pods are lost. The nodes stay and count, but nothing fits there.")
+    workloads: list[LostWorkload] = Field(
+        description="The worst first: at most 500, or for all values of a key at most 20 with waiting pods."
+    )
+    more_workloads: int = Field(description="Number of such workloads that are not listed.")
+
+
+class LossPlan(WhatIfAnswer):
+    """Loss of one domain of a node label, or of each of its domains, the worst first."""
+
+    kind: Literal["LossPlan"]
+    key: str
+    value: str | None
+    domains: list[DomainLoss]
+    more_domains: int = Field(description="Number of domains that were not computed, because at most 50 are.")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -396,6 +397,11 @@ async def explained(folder: Path, pod: JsonObject, *objects: JsonObject) -> Json
     return dict(found)
 
 
+def written(path: Path) -> str:
+    """Time at which a saved cluster was written, as an answer has it."""
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class TestExplainSpread:
     async def test_every_part_of_the_answer(self, api: Api) -> None:
         """Hard: n1's zone holds one pod more than the others."""
@@ -414,6 +420,7 @@ class TestExplainSpread:
             "pod": "default/web-new",
             "profile": "default-scheduler",
             "preset": "delegated",
+            "judgedAt": written(Path(str(api.service._settings.cluster))),
             "schedulerName": "default-scheduler",
             "nodeName": "",
             "apiVersion": "homeport.dev/v1alpha1",
@@ -660,6 +667,7 @@ class TestExplainHome:
             "pod": "default/db-0",
             "profile": "default-scheduler",
             "preset": "delegated",
+            "judgedAt": written(tmp_path / "cluster.json"),
             "schedulerName": "default-scheduler",
             "nodeName": "",
             "apiVersion": "homeport.dev/v1alpha1",
@@ -686,6 +694,25 @@ class TestExplainHome:
                 "StickyNode": {"tables": [], "unblock": [sentence]},
             },
         } == found
+
+
+@pytest.mark.parametrize("explain", ["complete", "profile"])
+async def test_constraints_are_shown_if_they_are_judged(
+    tmp_path: Path, explain: Literal["complete", "profile"]
+) -> None:
+    """The profile leaves topology spread to kube-scheduler."""
+    document = {"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"disabled": [{"name": SPREAD}]}}}
+    profiles = (Profile.model_validate(document),)
+    async with serving(Settings(cluster=saved(tmp_path), profiles=profiles, explain=explain)) as api:
+        _, found = await ask(api, "explain", BY_NAME)
+
+    if explain == "complete":
+        (table,) = found["plugins"][SPREAD]["tables"]
+        assert (["z1", 1, 1, 0, 2, False], ["n2", "n3"]) == (table["rows"][0], found["feasible"])
+        assert "kube-scheduler" == found["judges"][SPREAD]
+    else:
+        assert SPREAD not in found["plugins"]
+        assert SPREAD in {it["plugin"] for it in found["notJudged"]}
 
 
 async def test_explaining_a_bound_pod_leaves_it_out_of_the_counts(api: Api) -> None:

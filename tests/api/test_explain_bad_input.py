@@ -75,7 +75,10 @@ class TestNames:
                 'pods "cart-7" not found in namespace "shp", which has no pods; did you mean namespace shop?',
                 id="a namespace",
             ),
-            pytest.param("default/web-new?node=n4", 'nodes "n4" not found', id="a node unlike any"),
+            pytest.param(
+                "default/web-new?node=n4", 'nodes "n4" not found; did you mean n3, n2 or n1?', id="a short name"
+            ),
+            pytest.param("default/web-new?node=far-away", 'nodes "far-away" not found', id="a node unlike any"),
             pytest.param(
                 "shop?kind=StatefulSet&name=crt",
                 'no pods of StatefulSet "crt" found in namespace "shop"; did you mean cart?',
@@ -121,6 +124,49 @@ class TestNames:
     )
     async def test_queries(self, api: Api, query: str) -> None:
         assert 422 == (await refused(api, f"default?{query}"))[0]
+
+    @pytest.mark.parametrize("kind", ["Pod", "pods"])
+    async def test_a_single_pod_has_its_own_path(self, api: Api, kind: str) -> None:
+        path = "a single pod has the path /api/v1/explain/{namespace}/{pod}"
+        assert (422, f"the request is invalid: kind: {path}") == await refused(api, f"default?kind={kind}&name=plain")
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "explain/default/plain?",
+            "explain/shop?kind=StatefulSet&name=cart&",
+            "explain/default?labelSelector=a&",
+            "pending?",
+            "skew?",
+            "homes?",
+        ],
+    )
+    async def test_unknown_parameters(self, api: Api, path: str) -> None:
+        """One that kubectl adds is known, and has no effect."""
+        mistyped = await api.http.get(f"/api/v1/{path}nod=n1")
+
+        assert (422, []) == (mistyped.status_code, status_breaches(mistyped))
+        assert "the request is invalid: nod: the path has no such parameter" == mistyped.json()["message"]
+        assert await api.get(f"/api/v1/{path}timeout=1s")
+
+    async def test_unknown_parameters_of_a_post(self, api: Api) -> None:
+        answer = await api.http.post("/api/v1/explain?node=n1", content=json.dumps({"name": "plain"}))
+
+        assert (422, []) == (answer.status_code, status_breaches(answer))
+
+    @pytest.mark.parametrize("path", ["explain/{}?labelSelector=app", "pending?namespace={}"])
+    async def test_namespaces(self, tmp_path: Path, path: str) -> None:
+        """The cluster's namespaces are known; one of them has no pods."""
+        namespaces = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": it}} for it in ("default", "shop", "empty")
+        ]
+        async with serving(Settings(cluster=saved(tmp_path, *namespaces), profiles=(PROFILE,))) as api:
+            empty = await api.get(f"/api/v1/{path.format('empty')}")
+            missing = await api.http.get(f"/api/v1/{path.format('shp')}")
+
+        assert ([], 0) == (empty["items"], empty["total"])
+        assert (404, []) == (missing.status_code, status_breaches(missing))
+        assert 'namespaces "shp" not found; did you mean shop?' == missing.json()["message"]
 
 
 class TestManyPods:

@@ -17,7 +17,7 @@ from app.config.settings import Settings
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import Api, serving
 from tests.api.small import SPREAD, WEB, saved
-from tests.builders import JsonObject, controller, node_object, pod_object
+from tests.builders import JsonObject, container, controller, node_object, pod_object
 
 SINCE: Final = "2026-11-22T12:00:00Z"
 DATABASES: Final = {"apiVersion": "example.com/v1", "kind": "Database", "perOrdinal": True}
@@ -52,6 +52,7 @@ OBJECTS: Final = [
     member(4),
     pod_object("web-2", labels=WEB, spread=SPREAD, node="n1"),
     pod_object("lost", node="n7"),
+    pod_object("large", node="n1", containers=[container(resources={"requests": {"cpu": "3"}})]),
     *(
         pod_object(f"many-{name}", labels={"part": "of-many"}, node=f"n{node}")
         for name, node in zip("abc", "112", strict=True)
@@ -103,6 +104,11 @@ class TestBound:
         assert ([plugin], False, STAYS) == (violated(found), found["bound"]["fits"], found["bound"]["note"])
         assert f"; {plugin} would reject it there now;" in found["summary"]
         assert feasible == [it for it in found["feasible"] if it != "away"]
+
+    async def test_it_takes_no_room_from_itself(self, api: Api) -> None:
+        (room,) = (await explained(api, "large"))["resources"]
+
+        assert ("3", "12", "4") == (room["requested"], room["free"], room["mostFree"])
 
     async def test_its_node_is_gone(self, api: Api) -> None:
         found = await explained(api, "lost")

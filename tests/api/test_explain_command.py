@@ -12,9 +12,11 @@ import pytest
 
 from app.__main__ import main as homeport
 from app.analysis.bound import STAYS
-from app.commands import service
+from app.commands import pending, service
 from app.commands.targets import unknown_kind
 from app.config.settings import Settings
+from app.wire.explain_v1 import API_VERSION
+from app.wire.pending_v1 import PENDING_POD_LIST
 from tests.api.service import SAMPLE
 from tests.apiserver import ApiServer
 from tests.builders import ZONE, JsonObject, node_object, pod_object, taint
@@ -306,6 +308,16 @@ def test_an_answer_of_another_shape(capsys: pytest.CaptureFixture[str], command:
         code = homeport([*command, "-n", "shop", "--server", server.url, "-q"])
 
     assert (3, "") == (code, capsys.readouterr().out)
+
+
+def test_a_fault_of_the_program_is_not_taken_for_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(*_: object, **__: object) -> str:
+        raise KeyError("ours")
+
+    monkeypatch.setattr(pending, "listing", faulty)
+    answer = {"apiVersion": API_VERSION, "kind": PENDING_POD_LIST, "items": [], "total": 0, "next": None, "newer": 1}
+    with kube_server(ApiServer(), lambda _: found(answer)) as server, pytest.raises(KeyError, match="ours"):
+        homeport(["pending", "-A", "--server", server.url, "-q"])
 
 
 def test_an_answer_of_another_shape_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,6 +17,7 @@ from tests.builders import JsonObject
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "explain.md"
 SINCE: Final = "2026-11-24T18:16:23Z"
+SAVED: Final = datetime(2026, 11, 24, 18, 16, 28, tzinfo=UTC).timestamp()
 
 
 class Shown(NamedTuple):
@@ -72,6 +75,7 @@ def test_what_is_printed(title: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     expected = shown(title, pod)
     (config := tmp_path / "homeport.json").write_text(json.dumps(CONFIG))
     (saved := tmp_path / "cluster.json").write_text(json.dumps(cluster(title, expected.condition)))
+    os.utime(saved, (SAVED, SAVED))
 
     main(["explain", pod, "-n", "default", "--saved", str(saved), "--config", str(config), "-q"])
 

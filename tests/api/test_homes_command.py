@@ -176,6 +176,10 @@ def test_an_owner_that_cannot_be_is_refused(
         ),
         ("virtualmachines.kubevirt.io/db01", "VirtualMachine machines/db01: its pod launcher-db01 has no node yet"),
         ("vm/gone01", "VirtualMachine machines/gone01 is gone, and its home is remembered; release forgets it"),
+        (
+            "vm/db10",
+            "VirtualMachine machines/db10 has neither a home nor a pod, as far as Homeport knows; did you mean db01?",
+        ),
         ("VirtualMachine/no", "VirtualMachine machines/no has neither a home nor a pod, as far as Homeport knows"),
     ],
 )

@@ -151,7 +151,7 @@ async def test_contradictions_are_told_in_words(api: Api) -> None:
     [
         ("limit=0", "greater than or equal to 1"),
         ("limit=1&limit=2", ""),
-        ("orphan=true", "Extra inputs are not permitted"),
+        ("orphan=true", "orphan: the path has no such parameter"),
         ("machine=asleep", "'at_home', 'elsewhere', 'waiting' or 'idle'"),
         (f"node={'x' * 254}", "at most 253 characters"),
         ("continue=%ff", "not what an earlier page gave"),

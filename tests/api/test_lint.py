@@ -23,6 +23,7 @@ KINDS: Final = (
     Resource("apps/v1", "DaemonSet", "daemonsets"),
     Resource("batch/v1", "Job", "jobs"),
     Resource("batch/v1", "CronJob", "cronjobs"),
+    Resource("v1", "ConfigMap", "configmaps"),
 )
 SOUND: Final = workload(constraint(soft=True, app="web"))
 WRONG: Final = workload(constraint(soft=True, app="wep"))
@@ -158,9 +159,39 @@ def test_missing_permissions(capsys: pytest.CaptureFixture[str], tmp_path: Path,
     assert "homeport: you have no permission to list deployments.apps in all namespaces\n" == err
 
 
+HOMEPORT: Final = "apiVersion: homeport.dev/v1alpha1\nkind: HomeportConfiguration\n"
+SCHEDULER: Final = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: [{schedulerName: default-scheduler}]
+extenders: [{urlPrefix: "http://127.0.0.1:8888", filterVerb: filter, prioritizeVerb: prioritize}]
+"""
+
+
+def config_map(name: str, text: str) -> JsonObject:
+    metadata = {"name": name, "namespace": "kube-system", "uid": name, "resourceVersion": "1"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"config.yaml": text}}
+
+
+def test_configurations_of_a_live_cluster(capsys: pytest.CaptureFixture[str], tmp_path: Path, api: ApiServer) -> None:
+    api.put(config_map("homeport", HOMEPORT))
+    api.put(config_map("scheduler", SCHEDULER))
+    config = ("--kubeconfig", kubeconfig(tmp_path), "-n", "kube-system")
+
+    code, out, err = ran(capsys, *config)
+    assert (1, "homeport: objects: 2, findings: 1\n") == (code, err)
+    assert out.startswith("warning spread-twice: ConfigMap kube-system/scheduler: profile default-scheduler: ")
+
+    api.down_at["/api/v1/configmaps"] = 403
+    code, _, err = ran(capsys, *config)
+    said = "homeport: not linted, because you have no permission to list configmaps: configurations in ConfigMaps\n"
+    assert (0, f"{said}{PAIR_RULES}homeport: objects: 0, findings: 0\n") == (code, err)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
+        (["--saved", ""], 2, "homeport: --saved is empty\n"),
         (["--saved", "/nowhere"], 2, "homeport: /nowhere: cannot be read: "),
         (["/nowhere.yaml"], 3, "homeport: /nowhere.yaml: cannot be read: "),
         (["-n", "a b", "x"], 2, "homeport: 'a b' cannot be the name of a namespace\n"),

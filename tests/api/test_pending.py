@@ -13,6 +13,7 @@ import pytest
 from app.analysis import pending
 from app.config.profile import Profile
 from app.config.settings import Settings
+from app.verbs import stepwise
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.contract import status_breaches
 from tests.api.service import Api, serving
@@ -95,7 +96,35 @@ class TestPending:
     async def test_of_one_namespace(self, api: Api) -> None:
         assert ([], 0) == ((page := await api.get("/api/v1/pending?namespace=none"))["items"], page["total"])
 
-    @pytest.mark.parametrize("query", ["start=-1", "start=x", "start=9999999", f"namespace={'n' * 64}"])
+    async def test_a_page_of_unlike_pods_is_made_in_short_steps(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Other requests can run between any two pods, if their inputs take long to compare."""
+        monkeypatch.setattr(stepwise, "STEP_SECONDS", 0.0)
+        monkeypatch.setattr(pending, "MOST_JUDGED", 0)
+        turns = 0
+
+        async def turn() -> None:
+            nonlocal turns
+            turns += 1
+
+        pods = [wants(f"p-{number}", "1", labels={"part": f"{number}"}) for number in range(100)]
+        path = tmp_path / "cluster.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*NODES, *pods]}))
+        async with serving(Settings(cluster=str(path), profiles=(FULL,)), SHIPPED, DEFAULT_WEIGHTS) as api:
+            monkeypatch.setattr(stepwise, "yield_to_loop", turn)
+            page = await api.get("/api/v1/pending")
+
+        assert (100, True) == (len(page["items"]), turns > 100)
+
+    async def test_with_labels(self, api: Api) -> None:
+        page = await api.get("/api/v1/pending?labelSelector=app%3Dapi")
+
+        assert (["api-1", "api-2"], 2) == (sorted(it["name"] for it in page["items"]), page["total"])
+
+    @pytest.mark.parametrize(
+        "query", ["start=-1", "labelSelector=a==b==c", "start=x", "start=9999999", f"namespace={'n' * 64}"]
+    )
     async def test_bad_queries(self, api: Api, query: str) -> None:
         assert 422 == (await api.http.get(f"/api/v1/pending?{query}")).status_code
 
@@ -141,6 +170,14 @@ class TestWorkloads:
 
         assert (status, []) == (answer.status_code, status_breaches(answer))
 
+    async def test_pods_of_all_namespaces(self, api: Api) -> None:
+        query = f"labelSelector={quote('app in (api), !canary')}"
+
+        assert await api.get(f"/api/v1/explain/default?{query}") == await api.get(f"/api/v1/explain?{query}")
+        assert [422, 422] == [
+            (await api.http.get(f"/api/v1/explain{it}")).status_code for it in ("", "?labelSelector=a==b==c")
+        ]
+
     async def test_no_pod_matches(self, api: Api) -> None:
         told = await api.get("/api/v1/explain/default?labelSelector=app%3Dnone")
 
@@ -157,6 +194,22 @@ class TestOneNode:
         assert {"Success"} == {it["code"] for it in fits["verdicts"]}
         assert (False, None, {}) == (rejected["fits"], rejected["total"], rejected["scores"])
         assert ["TaintToleration"] == [it["plugin"] for it in rejected["verdicts"] if it["code"] != "Success"]
+
+    async def test_scores_of_plugins_that_only_the_scheduler_runs(self, tmp_path: Path) -> None:
+        """They are not part of the total, which is that of the profile."""
+        path = tmp_path / "cluster.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*NODES, *PODS]}))
+        answers = []
+        for explain in ("complete", "profile"):
+            settings = Settings(cluster=str(path), profiles=(Profile(),), explain=explain)
+            async with serving(settings, SHIPPED, DEFAULT_WEIGHTS) as api:
+                answers.append((await api.get("/api/v1/explain/default/gated?node=m1"))["node"])
+
+        whole, ours = answers
+        added = {"NodeResourcesFit", "TaintToleration"}
+        assert (added, set()) == (added & whole["scores"].keys(), added & ours["scores"].keys())
+        assert ours["scores"].items() <= whole["scores"].items()
+        assert ours["total"] == whole["total"]
 
     async def test_a_gated_pod_says_so_first(self, api: Api) -> None:
         told = await api.get("/api/v1/explain/default/gated")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.analysis import skew_estimate
+from app.analysis import skew, skew_estimate
 from app.analysis.workloads import workload_of
 from app.config.profile import Profile
 from app.config.settings import Settings
@@ -147,6 +147,13 @@ async def test_the_estimate_misses_no_skew_of_the_nodes_that_count(tmp_path: Pat
         assert [2] == [it["skew"] for it in await listed(api, "?above=true")]
 
 
+async def test_of_workloads_with_labels(api: Api) -> None:
+    assert ["db"] == [it["name"] for it in await listed(api, "?labelSelector=app%3Ddb")]
+    assert ["web"] == [it["name"] for it in await listed(api, "?above=true&labelSelector=app")]
+    assert [] == await listed(api, "?above=true&labelSelector=app%3Ddb")
+    assert 422 == (await api.http.get("/api/v1/skew?labelSelector=a==b==c")).status_code
+
+
 async def test_the_metric_has_the_workloads_above_their_max_skew(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await listed(api)
     assert {f'{{namespace="default",topology_key="{ZONE}",workload="Deployment/web"}}': 3} == await api.samples(
@@ -163,9 +170,13 @@ async def test_the_metric_has_the_workloads_above_their_max_skew(api: Api, monke
         ("ReplicaSet", "own", ("ReplicaSet", "own")),
         ("VirtualMachineInstance", "vm1", ("VirtualMachine", "vm1")),
         ("Job", "batch", ("Job", "batch")),
+        ("Job", "batch-29892000", ("CronJob", "batch")),
+        ("Job", "batch-20261124", ("Job", "batch-20261124")),
+        ("Job", "batch-29892060", ("Job", "batch-29892060")),
     ],
 )
 def test_the_workload_of_a_pod(kind: str, name: str, expected: tuple[str, str]) -> None:
-    pod = make_pod("p", labels=WEB, owner=controller(kind, name))
+    created = "2026-11-01T08:00:30Z"  # 29,892,000 minutes after 1970
+    pod = make_pod("p", labels=WEB, owner=controller(kind, name), created=created)
 
     assert expected == workload_of(pod)

@@ -473,9 +473,8 @@ class TestCurl:
         ] == found
 
     def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
-        error, by_name, explained, deployment, pending, skew, cycle, waiting, homes, drain, simulation, balance = (
-            answers[12:]
-        )
+        error, by_name, explained, deployment, pending, skew, loss, *others = answers[12:]
+        cycle, waiting, homes, drain, simulation, balance = others
         error_shown, table_shown, remedies_shown = map(json.loads, blocks(ROOT / "docs" / "http-api.md", "json"))
 
         assert error_shown == error
@@ -486,6 +485,9 @@ class TestCurl:
         assert "web-7d4b9c-new01" in [name for it in deployment["items"] for name in it["pods"]]
         assert "web-urgent" in [it["name"] for it in pending["items"]]
         assert ("web", "Deployment") in [(it["name"], it["kind"]) for it in skew["items"]]
+        assert [("eu-1c", 0, 1, 1)] == [
+            (it["value"], *(it[name]["waiting"] for name in ("gone", "tainted", "full"))) for it in loss["domains"]
+        ]
         assert (6, 0) == (simulation["placed"], simulation["waiting"])
         assert (1, ["node-c4"]) == (balance["above"], [it["goesTo"] for it in balance["evictions"]])
         assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["items"][0]["node"])

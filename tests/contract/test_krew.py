@@ -294,14 +294,33 @@ def test_the_log_of_kubectl_is_left_out(plugin: Installed) -> None:
     assert (3, "homeport: The connection was refused\n") == (run.returncode, run.stderr)
 
 
-def test_a_homeport_of_another_version(plugin: Installed) -> None:
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("{}", "has no field 'next'"),
+        ('{"items": null, "next": null}', "has another type"),
+        ('{"items": ["web"], "next": null}', "has another type"),
+    ],
+)
+def test_a_homeport_of_another_version(plugin: Installed, answer: str, told: str) -> None:
     service = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"ports": [{"port": 1}]}}
-    answers = f"case $2 in services) echo '{json.dumps({'items': [service]})}';; *) echo '{{}}';; esac"
+    services, status = json.dumps({"items": [service]}), '{"feeds": {}}'
+    answers = f"case $2$3 in services*) echo '{services}';; */status) echo '{status}';; *) echo '{answer}';; esac"
     executable(plugin.path / "kubectl", f"#!/bin/sh\n{answers}\n")
     run = plugin.run("pending", "-A", "-q")
 
     assert (3, "") == (run.returncode, run.stdout)
-    assert run.stderr.startswith("homeport: the answer has no field 'next': the Homeport there is another version than")
+    assert run.stderr.startswith(f"homeport: the answer {told}: the Homeport there is another version than")
+
+
+@pytest.mark.parametrize("status", ["{}", '{"feeds": []}'])
+def test_a_server_that_is_no_homeport(plugin: Installed, status: str) -> None:
+    service = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"ports": [{"port": 1}]}}
+    answers = f"case $2 in services) echo '{json.dumps({'items': [service]})}';; *) echo '{status}';; esac"
+    executable(plugin.path / "kubectl", f"#!/bin/sh\n{answers}\n")
+    run = plugin.run("pending", "-A", "-q")
+
+    assert (3, "homeport: Service b/a: the answer is not that of a Homeport\n") == (run.returncode, run.stderr)
 
 
 def test_services_in_several_namespaces(plugin: Installed) -> None:

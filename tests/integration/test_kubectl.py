@@ -128,7 +128,9 @@ def test_formats_are_data(plane: ControlPlane, person: Person) -> None:
     homes = person.runs("homes", "-A", "-q", "-o", "name")
 
     assert (1, "", 1, "") == (as_json[0], as_json[2], as_yaml[0], as_yaml[2])
-    assert json.loads(as_json[1]) == yaml.safe_load(as_yaml[1])
+    answers = json.loads(as_json[1]), yaml.safe_load(as_yaml[1])
+    assert all(isinstance(it.pop("judgedAt"), str) for it in answers)  # the two runs list the cluster at other times
+    assert answers[0] == answers[1]
     assert {"web-1", "web-2", "fits"} == {it["name"] for it in json.loads(pending[1])["items"]}
     assert (0, "virtualmachine.kubevirt.io/db01\n", "") == homes
 
@@ -179,7 +181,7 @@ def test_contexts_of_a_kubeconfig(plane: ControlPlane, tmp_path: Path) -> None:
 
     assert (3, "") == away[:2]
     assert away[2].startswith("homeport: the API server (https://127.0.0.1:1) does not answer: ")
-    assert (0, "", "homeport: no pods wait in namespace elsewhere (-A: in all)\n") == here
+    assert (3, "", 'homeport: namespaces "elsewhere" not found\n') == here
     assert (0, {"pod/web-1", "pod/web-2", "pod/fits"}) == (there[0], set(there[1].split()))
     assert (3, "") == nowhere[:2]
     assert nowhere[2].startswith(f"homeport: kubeconfig {file}: ")

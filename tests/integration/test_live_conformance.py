@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.generate import SPREADING
-from tests.conformance.live import cases, drains, prioritize, rebalances, remedies, whole
+from tests.conformance.live import cases, drains, losses, prioritize, rebalances, remedies, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
 
@@ -14,6 +14,7 @@ pytestmark = pytest.mark.long
 CASES = 6
 STUCK = 20
 DRAINS = 5
+LOSSES = 5
 REBALANCES = 5
 
 
@@ -79,6 +80,16 @@ def test_a_drain_does_what_its_plan_says(plane: ControlPlane) -> None:
     assert DRAINS == found.cases == found.equal + found.passed_over
     assert 0 < found.unique
     assert 0 < found.placed
+
+
+def test_after_the_loss_of_a_zone_as_many_pods_wait_as_was_said(plane: ControlPlane) -> None:
+    """Each of the three variants at least once."""
+    tally = losses.measure(plane, LOSSES)
+
+    assert [] == tally.wrong
+    assert LOSSES == tally.equal + tally.passed_over
+    assert tally.equal > LOSSES / 2
+    assert min(tally.placed, tally.waiting) > 0
 
 
 def test_constraints_hold_after_the_evictions_of_a_rebalancing(plane: ControlPlane) -> None:

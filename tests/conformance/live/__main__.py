@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance.live import cases, drains, prioritize, rebalances, remedies, simulations, whole
+from tests.conformance.live import cases, drains, losses, prioritize, rebalances, remedies, simulations, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.binaries import DEFAULT_KUBERNETES
 from tests.controlplane.controlplane import ControlPlane
@@ -113,6 +113,11 @@ def _drains(arguments: argparse.Namespace) -> Sequence[Any]:
         return [drains.measure(plane, arguments.count, seed=arguments.seed)]
 
 
+def _losses(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane() as plane:
+        return [losses.measure(plane, arguments.count, seed=arguments.seed)]
+
+
 def _rebalances(arguments: argparse.Namespace) -> Sequence[Any]:
     with ControlPlane() as plane:
         return [rebalances.measure(plane, arguments.count, seed=arguments.seed)]
@@ -125,6 +130,7 @@ PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Sequence[Any]]]] = {
     "remedies": _remedies,
     "simulations": _simulations,
     "drains": _drains,
+    "losses": _losses,
     "rebalances": _rebalances,
 }
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from app import __main__ as command_line
-from app.__main__ import main
+from app.__main__ import kubectl, main
 from app.commands.arguments import FLAGS
 from app.config.mistakes import as_model, bare, field_names
 from app.config.settings import Settings
@@ -95,6 +95,13 @@ def test_a_list_ends_quietly_by_sigpipe_if_its_reader_has_gone(tmp_path: Path) -
         told = process.stderr.read()
 
     assert (b"v", b"", -signal.SIGPIPE) == (first, told, process.returncode)
+
+
+def test_version_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [0, 0] == [main(["version", "-o", "json"]), kubectl(["version", "-o", "yaml"])]
+
+    out = capsys.readouterr().out
+    assert f'{{\n  "version": "{version("homeport")}"\n}}\nversion: {version("homeport")}\n' == out
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

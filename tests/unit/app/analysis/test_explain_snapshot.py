@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app import wiring
 from app.analysis.explain_snapshot import NOT_HERE, ONLY_PROFILE, ExplainedProfile, ExplainSnapshot
 from app.cache.cluster import Cluster
-from app.config.profile import ANY, Profile
+from app.config.profile import ANY, PluginRef, Profile
 from app.config.settings import Settings
 from app.controllers.nominations import CountedNominations
 from app.feeds.feed import Feed, FeedState, SavedFeed
@@ -24,12 +24,13 @@ from app.framework.node_info import Candidates
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
-from app.kube.kinds import CSI_NODES, DEVICE_CLASSES, NODES, PERSISTENT_VOLUMES, PODS, Kind
+from app.kube.kinds import CSI_NODES, DEVICE_CLASSES, NAMESPACES, NODES, PERSISTENT_VOLUMES, PODS, Kind
 from app.kube.meta_v1 import ObjectKey
 from app.runtime.framework import Framework
 from app.runtime.profiles import ResolvedProfile, has_point
 from app.runtime.registry import Registry, kube_scheduler_defaults
 from app.runtime.resolving import resolve
+from app.verbs.outcome import VerbFailure
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE
 from tests.apiserver import kubeconfig
@@ -81,7 +82,6 @@ class Case:
             {},
             {found.scheduler_name: ExplainedProfile.of(found, complete=True)},
             resolved={found.scheduler_name: found},
-            explained_by={},
             deciding=self.deciding,
             deciding_feed=cast("Feed", self.feed),
             max_age=60.0,
@@ -98,7 +98,11 @@ class TestFilters:
         missing = [it for it in lacking if has_point(merged.specs[it], "filter")]
         assert ["PodTopologySpread", "StickyNode", *missing] == names
         assert {"NodeUnschedulable", "InterPodAffinity", "DynamicResources", "NodeDeclaredFeatures"} <= {*missing}
-        assert [it.weight for it in merged.at("score") if it.name == "TaintToleration"] == [3]
+        added = [
+            PluginRef(name=it, weight=profile.lacking[it][1]) for it in lacking if has_point(merged.specs[it], "score")
+        ]
+        assert {("NodeResourcesFit", 1), ("TaintToleration", 3)} <= {(it.name, it.weight) for it in added}
+        assert [*profile.at("score"), *added] == [*merged.at("score")]
         assert {"ImageLocality", "NodeResourcesBalancedAllocation"} <= {it.name for it in merged.at("score")}
         assert ["DynamicResources", "DefaultPreemption"] == [it.name for it in merged.at("postFilter")]
         assert ((), {}) == (merged.not_judged, dict(merged.lacking))
@@ -252,6 +256,51 @@ class TestProblem:
         assert 61.0 == case.snapshot.age()
 
 
+def test_the_time_of_the_snapshot_is_that_of_the_last_contact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.analysis.explain_snapshot.time", lambda: 1_000_000.0)
+    case = Case()
+    case.feed.found[repr(PODS)] = state(age=40.0)
+
+    assert 999_960.0 == case.snapshot.taken_at().timestamp()
+
+
+class TestNamespaces:
+    """``default`` is listed and has no pods, ``shop`` has pods only in the snapshot of the decisions."""
+
+    @staticmethod
+    def listed(**of_feed: Any) -> Case:
+        case = Case()
+        case.feed.found[repr(NAMESPACES)] = state(**of_feed)
+        case.cluster.others.upsert(NAMESPACES, NAMESPACES.decode(encoded({"metadata": {"name": "default"}})))
+        case.deciding.upsert_pod(make_pod("p", namespace="shop"))
+        return case
+
+    @staticmethod
+    def refused(case: Case, name: str) -> str:
+        """Outcome and message for a namespace that does not exist; empty if it exists or might exist."""
+        try:
+            case.snapshot.require_namespace(name)
+        except VerbFailure as failure:
+            return f"{failure.outcome}: {failure.message}"
+        return ""
+
+    def test_an_unknown_one(self) -> None:
+        message = 'nothing_to_do: namespaces "shp" not found; did you mean shop?'
+        assert message == self.refused(self.listed(), "shp")
+
+    def test_known_ones(self) -> None:
+        """One without pods, one with pods, and one that cannot be read."""
+        case = self.listed()
+        case.cluster.mark_unreadable(NAMESPACES, ("", "huge"), "too large")
+
+        assert ["", "", ""] == [self.refused(case, it) for it in ("default", "shop", "huge")]
+
+    def test_nothing_is_unknown_without_a_whole_and_fresh_list(self) -> None:
+        late, old = self.listed(synced=False), self.listed(age=61.0)
+
+        assert ["", "", ""] == [self.refused(case, "shp") for case in (late, old, Case())]
+
+
 def test_pods_that_only_the_decisions_have_on_a_node() -> None:
     case = Case()
     waits, bound = make_pod("waits"), make_pod("bound")
@@ -297,7 +346,7 @@ class TestMaking:
         assert snapshot.is_own
         assert cluster.core.extras < snapshot.cluster.core.extras
         assert "NodeResourcesFit" in snapshot.frameworks[ANY].plugins
-        assert frameworks is snapshot.explained_by
+        assert frameworks is not snapshot.frameworks
         assert snapshot.problem().startswith("the snapshot of explain is not complete: pods are not listed yet")
 
     def test_complete_profiles_need_none(self, tmp_path: Path) -> None:

@@ -76,7 +76,6 @@ class Case:
             {name: self.explained.framework},
             {name: ExplainedProfile.of(found, complete=explained is not None)},
             resolved={found.scheduler_name: found},
-            explained_by={},
             deciding=self.world.cluster,
             deciding_feed=cast("Any", CompleteFeed()),
             max_age=60.0,

@@ -66,6 +66,8 @@ def test_targets_of_explain(words: list[str], path: str, query: dict[str, str]) 
         (["deploy/web", "--node", "n1"], "--node is for one pod"),
         (["-l", "app=web", "--node", "n1"], "--node is for one pod"),
         (["shop/web", "-n", "other"], f"'shop/web' is in another namespace than -n other; or {unknown_kind('shop')}"),
+        (["web", "-A"], "-A is for a selector: give the namespace of a POD with -n, and no --node"),
+        (["-l", "app in"], "--selector: 'app in': not a label selector, such as app=web,tier in (a,b)"),
         (["web", "-n", "No_Label"], "'No_Label' cannot be the name of a namespace"),
     ],
 )
@@ -112,6 +114,25 @@ def test_a_watch_prints_no_line_only_because_ages_or_widths_change(
 def test_a_watch_of_a_document_is_refused(output: str) -> None:
     with pytest.raises(UsageError, match=f"does not fit -o {output}$"):
         run(Pages(waiting()), "pending", "-A", "-w", "-o", output)
+
+
+@pytest.mark.parametrize("command", ["pending", "skew"])
+def test_selectors_of_lists(command: str) -> None:
+    pages = Pages({"items": [], "total": 0, "next": None})
+
+    assert 0 == run(pages, command, "-A", "-l", "app=web")
+    assert [(f"/api/v1/{command}", {"labelSelector": "app=web"})] == pages.asked
+    with pytest.raises(UsageError, match=r"^--selector: "):
+        run(pages, command, "-l", "app in")
+
+
+def test_similar_names_of_a_workload_without_skew() -> None:
+    none, some = ({"items": items, "next": None} for items in ([], [{"name": "web"}, {"name": "worker"}]))
+    pages = Pages(none, some)
+
+    with pytest.raises(CommandError, match=r"^no spread constraint of deploy/webb in .*; did you mean web\?$"):
+        run(pages, "skew", "deploy/webb")
+    assert ("/api/v1/skew", {"namespace": "default", "kind": "Deployment"}) == pages.asked[1]
 
 
 def test_an_empty_list_is_said_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

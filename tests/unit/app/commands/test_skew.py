@@ -54,6 +54,10 @@ def test_a_row_for_each_constraint() -> None:
     assert answer == json.loads(listing(answer, "", "json", headers=True))
 
 
+def test_one_pod() -> None:
+    assert next(drawn({"items": [skewed(1, 0)]})).startswith("deployment/web in shop, 1 pod, ")
+
+
 def test_pods_in_no_domain_are_counted_apart() -> None:
     heading = next(drawn({"items": [skewed(4, 2, pods=7)]}))
 

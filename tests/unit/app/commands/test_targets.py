@@ -37,6 +37,8 @@ def test_a_pod(target: str, namespace: str | None, path: str) -> None:
         ("virtualmachine.kubevirt.io/db01", "", {"kind": "VirtualMachine", "name": "db01"}),
         ("deploy/web", "", {"kind": "Deployment", "name": "web"}),
         ("STS/db", "", {"kind": "StatefulSet", "name": "db"}),
+        ("cj/report", "", {"kind": "CronJob", "name": "report"}),
+        ("cronjob.batch/report", "", {"kind": "CronJob", "name": "report"}),
         ("vm/db01", "", {"kind": "VirtualMachine", "name": "db01"}),
         ("", "app=web", {"labelSelector": "app=web"}),
     ],
@@ -69,3 +71,11 @@ def test_what_does_not_fit_together(target: str, selector: str, namespace: str |
 
 def test_the_namespace_of_the_context_is_read_if_none_is_given() -> None:
     assert ("home", "shop") == (namespace_of(None, of_context), namespace_of("shop", of_context))
+
+
+def test_a_selector_in_all_namespaces() -> None:
+    query = {"labelSelector": "app=web"}
+    assert ("/api/v1/explain", query) == explained("", "app=web", "", None, of_context, everywhere=True)
+    for target, selector, node in (("web-1", "", ""), ("", "app=web", "n1")):
+        with pytest.raises(TargetError, match=r"^-A is for a selector"):
+            explained(target, selector, node, None, of_context, everywhere=True)

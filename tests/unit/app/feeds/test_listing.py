@@ -197,6 +197,39 @@ async def test_more_pods_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None
     assert "the cluster has more than 2 pods: ask a Homeport that runs there" == await refused(api)
 
 
+@pytest.mark.parametrize(
+    ("bound", "most", "excess"),
+    [
+        ("MOST_OTHERS", 6, "6 objects besides its pods (Service was listed last)"),
+        ("MOST_BYTES", 0, "0 MiB of objects (Node was listed last)"),
+    ],
+)
+async def test_more_of_anything_than_the_bounds(
+    monkeypatch: pytest.MonkeyPatch, bound: str, most: int, excess: str
+) -> None:
+    services = [service_object(f"s{number}", {"app": "web"}) for number in range(3)]
+    monkeypatch.setattr(listing, bound, most)
+
+    assert f"the cluster has more than {excess}: ask a Homeport that runs there" == await refused(api_with(*services))
+
+
+async def test_the_bounds_are_of_all_kinds_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MOST_OTHERS", 6)  # five nodes and a service; the pod does not count
+
+    cluster, _ = await loaded(api_with(service_object("shop", {"app": "web"})))
+    assert (5, 1) == (len(cluster.nodes), cluster.count_of(SERVICES))
+
+
+async def test_an_optional_kind_without_permission_is_left_out() -> None:
+    api = api_with()
+    api.down_at["/api/v1/services"] = 403
+    denied: dict[Kind[Any], list[str]] = {SERVICES: []}
+    async with client_of(api) as client:
+        number = await list_cluster(client, Cluster(), (), lambda *_: None, denied)
+
+    assert (6, {SERVICES: ["services"]}) == (number, denied)
+
+
 async def test_a_cluster_without_nodes() -> None:
     assert "the cluster has no nodes: there is nothing to schedule to" == await refused(ApiServer(pod_object("web")))
 

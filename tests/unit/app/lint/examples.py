@@ -11,7 +11,7 @@ from app.cache.cluster import Cluster
 from app.feeds.saved import load_objects
 from app.lint.facts import FACTS, ClusterFacts
 from app.lint.linting import Linter, LintReport
-from app.lint.live import WORKLOADS
+from app.lint.live import CONFIG_MAPS, WORKLOADS
 from app.lint.manifests import read_manifests
 from app.lint.workloads import CORE
 from app.runtime.registry import Registry
@@ -43,7 +43,7 @@ def workload(
 def cluster_of(*objects: JsonObject) -> Cluster:
     """A snapshot with these objects, as the command loads it."""
     cluster = Cluster(CORE)
-    load_objects(objects, cluster, (), "test", optional=(*FACTS, *WORKLOADS))
+    load_objects(objects, cluster, (), "test", optional=(*FACTS, *WORKLOADS, CONFIG_MAPS))
     return cluster
 
 

@@ -34,6 +34,14 @@ def plain(text: str, _severity: Severity) -> str:
     return text
 
 
+def test_a_finding_about_a_whole_object_has_no_field() -> None:
+    report = LintReport((replace(LIVE, field=""),), (), (), (), 1, 0)
+
+    assert ["error unknown-key: Pod a: no node", "    fix:   label"] == formatted(
+        report, "text", "1", plain
+    ).splitlines()
+
+
 def test_text() -> None:
     assert formatted(REPORT, "text", "1", plain).splitlines() == [
         "a b.yaml:7: warning min-domains: Deployment shop/web: 100% wrong,\\nreally",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from app.lint.live import workloads_in
+import json
+
+from app.lint.live import CONFIG_MAPS, configurations_of, workloads_in
 from tests.builders import JsonObject, constraint, controller, node_object, pod_object
 from tests.unit.app.lint.examples import WEB, cluster_of, workload
 
@@ -58,3 +60,36 @@ def test_a_pod_keeps_its_policy_and_what_it_ignores() -> None:
     assert ["of"] == list(one.policies.values())
     assert {"unknown-key"} == one.ignored
     assert 1 == len(one.constraints)
+
+
+def config_map(name: str, text: str, namespace: str = "default", **annotations: str) -> JsonObject:
+    metadata = {"name": name, "namespace": namespace, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a.yaml": text, "other": "x: 1"}}
+
+
+SCHEDULER = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration # homeport.dev/ignore: spread-twice
+"""
+
+
+def test_config_maps_have_configurations() -> None:
+    named = config_map("a", SCHEDULER, "kube-system", **{"homeport.dev/ignore": "short-grace"})
+    cluster = cluster_of(NODE, named, config_map("b", "kind: HomeportConfiguration\na: ["), config_map("c", "x: 1"))
+    everywhere = configurations_of(cluster, "", "the cluster", "saved.json")
+    (one,) = everywhere.objects
+
+    assert ("KubeSchedulerConfiguration", "saved.json", 0) == (one.value["kind"], one.file, one.line_of(("profiles",)))
+    assert one.within is not None
+    assert {"name": "a", "namespace": "kube-system"} == one.within.value["metadata"]
+    assert {"spread-twice", "short-grace"} == one.ignored - {""}
+    assert ["the cluster: ConfigMap default/b: data.a.yaml: is not YAML: did not find expected node content"] == [
+        str(it) for it in everywhere.broken
+    ]
+    assert [] == configurations_of(cluster, "default", "the cluster", "").objects
+
+
+def test_other_data_of_a_config_map_is_dropped() -> None:
+    cluster = cluster_of(NODE, config_map("c", "password: secret"))
+
+    assert "secret" not in json.dumps([str(cluster.others.get(CONFIG_MAPS, "default", "c"))])

@@ -57,7 +57,7 @@ def mistake(*place: str | int, kind: str = "value_error", message: str = "no") -
     [
         (mistake("body", "pods", 0, "name"), ("FieldValueInvalid", "pods[0].name"), "pods[0].name: no"),
         (mistake("body", "node", kind="missing"), ("FieldValueRequired", "node"), "node: no"),
-        (mistake("query", "bogus", kind="extra_forbidden"), ("FieldValueForbidden", "bogus"), "bogus: no"),
+        (mistake("body", "bogus", kind="extra_forbidden"), ("FieldValueForbidden", "bogus"), "bogus: no"),
         (mistake("query", "machine", kind="enum"), ("FieldValueNotSupported", "machine"), "machine: no"),
         (mistake("body", "query"), ("FieldValueInvalid", "query"), "query: no"),
         (mistake("body"), ("FieldValueInvalid", "body"), "body: no"),
@@ -70,6 +70,12 @@ def test_a_mistake_is_a_cause_and_part_of_the_message(
 
     assert {"causes": [{"reason": cause[0], "message": "no", "field": cause[1]}]} == status["details"]
     assert ("Invalid", f"the request is invalid: {told}") == (status["reason"], status["message"])
+
+
+def test_a_parameter_that_a_path_does_not_have() -> None:
+    status = json.loads(mistakes_body(422, [mistake("query", "bogus", kind="extra_forbidden")]))
+
+    assert "the request is invalid: bogus: the path has no such parameter" == status["message"]
 
 
 @pytest.mark.parametrize("more", [0, 1, 500])

@@ -22,6 +22,7 @@ NODES: Final = [f"ip-10-0-{number // 256}-{number % 256}.compute.internal" for n
         pytest.param("nothing-like-it", ["web-1"], "", id="none"),
         pytest.param("web", [], "", id="nothing is known"),
         pytest.param("", ["web"], "", id="no name"),
+        pytest.param("wbe", ["api", "db", "web"], "; did you mean web?", id="two letters swapped"),
     ],
 )
 def test_names(name: str, known: Sequence[str], suggestion: str) -> None:
@@ -41,6 +42,15 @@ def test_a_wrong_letter_anywhere_among_very_many(place: int) -> None:
 
     assert name in shortlist.suggestion()
     assert steps > len(NODES) // 300
+
+
+def test_a_typo_is_found_beside_many_names_with_the_same_beginning() -> None:
+    shortlist = Shortlist("wbe")
+
+    for _ in shortlist.steps([*(f"wb-{it}" for it in range(100)), "web"]):
+        pass
+
+    assert "web" in shortlist.suggestion()
 
 
 def test_at_once_a_bounded_number_is_compared() -> None:

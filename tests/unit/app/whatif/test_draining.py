@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
-from tests.api.village import machine
-from tests.builders import PodFields, constraint, controller
+from app.kube.kinds import NODES, PERSISTENT_VOLUME_CLAIMS
+from tests.api.village import machine, owner
+from tests.builders import JsonObject, PodFields, constraint, controller
 from tests.unit.app.whatif.drains import HOMES, becomes, budget, drain, home, node, planned, pod
-from tests.unit.app.whatif.scratches import scratch_of
+from tests.unit.app.whatif.scratches import COMPLETE, scratch_of
 
 WEB = {"app": "web"}
 HOST = "kubernetes.io/hostname"
+SHARING = {"owners": [{"apiVersion": "example.com/v1", "kind": "Database"}], "policy": "hard"}
 
 
 class TestRoom:
@@ -99,8 +100,27 @@ class TestRoom:
 
         assert (1, 1) == (item["placed"] + item["waiting"], item["notReached"])
 
+    def test_a_node_that_cannot_be_read_gets_no_pod(self) -> None:
+        """Nor does a pod wait for a soft home there."""
+        scratch = scratch_of(
+            node("n1", "64"), node("n2", "64"), node("n3", "64"), *home("db", "n3", "soft"), profile=HOMES
+        )
+        scratch.cluster.mark_unreadable(NODES, ("", "n3"), "too large")
+
+        (item,) = planned(scratch)["items"]
+
+        assert {"launcher-db": "starts on n2"} == becomes(item)
+
 
 class TestBudgets:
+    def test_a_pod_is_not_blocked_if_only_the_time_is_over(self) -> None:
+        pods = [pod(f"web-{it}", "1", labels=WEB) for it in range(2)]
+        scratch = scratch_of(node("n1"), node("n2"), *pods, budget(allowed=1, healthy=3, desired=2))
+
+        (item,) = planned(scratch, seconds=-1)["items"]
+
+        assert ["placed", "notReached"] == [it["outcome"] for it in item["pods"]]
+
     def test_evictions_go_in_waves_as_new_pods_are_placed(self) -> None:
         pods = [pod(f"web-{it}", labels=WEB) for it in range(3)]
         item = drain(node("n1", "64"), node("n2", "64"), *pods, budget(allowed=1, healthy=4, desired=3))
@@ -176,6 +196,7 @@ class TestHomes:
         (found,) = item["pods"]
         assert (waits_for, "db") == (found["waitsFor"], found["home"]["owner"]["name"])
         assert (["n2"] if policy == "hard" else None) == found["couldRunOn"], "what a release would open"
+        assert (policy == "hard") == bool(item["waitingGroups"])
 
     def test_guests_go_home_as_far_as_there_is_room(self) -> None:
         """A hard one waits for its home then, one with a grace goes elsewhere after it, a soft one at once."""
@@ -245,6 +266,41 @@ class TestHomes:
         (item,) = planned(scratch)["items"]
 
         assert (False, [], ["waits for n1"]) == (item["known"], item["pods"], [it["then"] for it in item["homes"]])
+
+
+class TestSharedHomes:
+    """A list of homes has such a home once, with one pod. The home of each pod counts."""
+
+    def drained(self, at: str, *pods: JsonObject) -> JsonObject:
+        profile = {**COMPLETE, "pluginConfig": [{"name": "StickyNode", "args": SHARING}]}
+        database = owner("Database", "db", "example.com/v1", home=at)
+        scratch = scratch_of(*(node(it, "64") for it in ("n1", "n2")), database, *pods, profile=profile)
+        (item,) = planned(scratch)["items"]
+        return item  # type: ignore[no-any-return]  # the answer is JSON
+
+    def member(self, name: str, on: str = "n1") -> JsonObject:
+        by = {**controller("Database", "db", api_version="example.com/v1"), "uid": "uid-Database-db"}
+        return pod(name, node=on, owner=by)
+
+    def test_each_pod_of_the_node_waits_for_the_home(self) -> None:
+        item = self.drained("n1", *(self.member(f"db-{number}") for number in range(3)))
+
+        assert dict.fromkeys(("db-0", "db-1", "db-2"), "waits for n1") == becomes(item)
+        assert [] == item["homes"]
+
+    def test_one_beside_its_home_goes_there(self) -> None:
+        item = self.drained("n2", self.member("db-0", on="n2"), self.member("db-1"))
+
+        assert ({"db-1": "goes home to n2"}, []) == (becomes(item), item["homes"])
+
+
+def test_the_target_of_a_migration_is_free_beside_its_source() -> None:
+    virtual, instance, source = home("db")
+    labels = {"kubevirt.io/migrationJobUID": "job"}
+    target = {**source, "metadata": {**source["metadata"], "name": "target", "uid": "uid-target", "labels": labels}}
+    item = drain(node("n1", "64"), node("n2", "64"), virtual, instance, source, target)
+
+    assert {"launcher-db": "waits for n1", "target": "starts on n2"} == becomes(item)
 
 
 class TestSeveralNodes:

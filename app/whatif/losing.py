@@ -1,0 +1,291 @@
+"""Loss of a zone, or of any other domain of a node label: who is lost, placed again and waits, in three variants."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from app.analysis.verdict import status_as_json
+from app.analysis.workloads import workload_of
+from app.framework.status import Status
+from app.kube.core_v1 import Node, Pod
+from app.verbs.outcome import VerbFailure
+from app.verbs.similar import similar
+from app.verbs.unserved import printable
+from app.whatif.budget import Budget
+from app.whatif.loss_trial import LossTrial, LossVariant, LostDomain, VolumeTies, is_recreated, nodes_by_value
+from app.whatif.one_field import FieldChange, OneField
+from app.whatif.placing import Placement, recreated
+from app.whatif.scratch import ScratchCluster
+
+MOST_DOMAINS: Final = 50
+"""Maximum number of domains in the answer for all values of a key: those with the most pods."""
+
+MOST_WORKLOADS: Final = 500
+"""Maximum number of workloads in the answer for one domain."""
+
+MOST_WORST: Final = 20
+"""Maximum number of workloads with waiting pods of each domain in the answer for all values."""
+
+MOST_CHANGED: Final = 20
+"""Maximum number of workloads of each variant for which changes of a field are tried."""
+
+_ORDER: Final = (LossVariant.TAINTED, LossVariant.FULL, LossVariant.GONE)
+"""Order of the variants. Deleted nodes come back as the last nodes, and scores use the size of an image on the first.
+
+So the nodes are deleted last. Sizes of one image differ between nodes only by mistake.
+"""
+
+_MOST_REASONS: Final = 3
+_STEP: Final = 50
+
+Workload = tuple[str, str, str]
+"""Namespace, kind and name."""
+
+Steps = Generator[str | None, None, Mapping[str, Any]]
+
+
+class LossRequest(Struct, frozen=True):
+    """``value``: lost value of the node label ``key``; ``None``: compare all values."""
+
+    key: str
+    value: str | None
+
+
+class LossCount(Struct):
+    """Numbers of pods. ``lost`` and ``evicted`` are the sum of ``placed``, ``waiting`` and both numbers with ``not``.
+
+    ``evicted``: pods on other nodes that are evicted to make room. ``after_grace``: those of ``placed`` that first wait
+    for their home. ``ties``: those for which other nodes have the same score, so that kube-scheduler can take another.
+    ``not_recreated``: pods that no controller creates again elsewhere. ``not_reached``: pods that were not tried,
+    because the processor time was used up.
+    """
+
+    lost: int = 0
+    evicted: int = 0
+    placed: int = 0
+    after_grace: int = 0
+    ties: int = 0
+    waiting: int = 0
+    not_recreated: int = 0
+    not_reached: int = 0
+
+
+class _WorkloadLoss(Struct):
+    """Loss of one workload in one variant. ``waiting``: the pods that wait. ``tried``: all changes were tried."""
+
+    count: LossCount = field(default_factory=LossCount)
+    waiting: list[Placement] = field(default_factory=list)
+    change: FieldChange | None = None
+    tried: bool = False
+
+
+_Losses = dict[Workload, _WorkloadLoss]
+
+
+def lost(scratch: ScratchCluster, request: LossRequest, budget: Budget) -> Steps:
+    """Compute a loss. The steps return the fields of a ``LossPlan``. Raises ``VerbFailure`` and ``PluginError``.
+
+    If the budget ends, the variants that are left are ``null``.
+    """
+    domains = nodes_by_value(scratch, request.key)
+    chosen = _chosen(scratch, request, domains)
+    running = Counter(_workload(it) for it in scratch.cluster.pods() if it.node_name and not it.terminating)
+    yield None
+    answers: list[Mapping[str, Any]] = []
+    was_over = False
+    for value in chosen[:MOST_DOMAINS]:
+        yield f"losing {value}: {len(answers)} of {len(chosen)} domains done" if len(chosen) > 1 else None
+        part = budget.part(min(MOST_DOMAINS, len(chosen)) - len(answers))
+        domain = LostDomain.of(scratch, value, domains[value])
+        answers.append((yield from _domain(scratch, domain, running, part, is_alone=request.value is not None)))
+        was_over |= part.was_over
+    budget.was_over |= was_over
+    return {
+        "key": request.key,
+        "value": request.value,
+        "domains": sorted(answers, key=_worst_first),
+        "moreDomains": len(chosen) - len(answers),
+    }
+
+
+def _chosen(scratch: ScratchCluster, request: LossRequest, domains: Mapping[str, Sequence[Node]]) -> list[str]:
+    """Return the values to lose, those with the most pods first. Raises ``VerbFailure`` if there are none."""
+    if not domains:
+        labels = {label for it in scratch.cluster.nodes.values() for label in it.node.labels}
+        offered = similar(printable(request.key), sorted(labels), "label")
+        raise VerbFailure("nothing_to_do", f'no node has the label "{printable(request.key)}"{offered}')
+    if request.value is None:
+        infos = scratch.cluster.nodes
+        pods = {value: sum(len(infos[it.name].pods) for it in nodes) for value, nodes in domains.items()}
+        return sorted(domains, key=lambda it: (-pods[it], it))
+    if request.value not in domains:
+        named = f"{printable(request.key)}={printable(request.value)}"
+        offered = similar(printable(request.value), sorted(domains))
+        raise VerbFailure("nothing_to_do", f'no node has the label "{named}"{offered}')
+    return [request.value]
+
+
+def _domain(
+    scratch: ScratchCluster, domain: LostDomain, running: Mapping[Workload, int], budget: Budget, *, is_alone: bool
+) -> Steps:
+    """Return a ``DomainLoss`` as JSON. ``is_alone``: with all workloads and with changes of a field."""
+    losses: dict[LossVariant, _Losses] = {}
+    ties = VolumeTies(scratch, domain.names)
+    tied = Counter(_workload(it) for it in domain.pods if not it.terminating and ties.has(it))
+    was_over = False
+    for left, variant in zip(range(len(_ORDER), 0, -1), _ORDER, strict=True):
+        if not budget.is_over:
+            trial, part = LossTrial(scratch, domain, variant), budget.part(left)
+            losses[variant] = yield from _carried_out(scratch, trial, variant, part, is_alone=is_alone)
+            yield from trial.undo()
+            was_over |= part.was_over
+    budget.was_over |= was_over
+    workloads = sorted({key for of_variant in losses.values() for key in of_variant}, key=lambda it: _rank(it, losses))
+    if not is_alone:
+        workloads = [it for it in workloads if any(of.get(it, _NOTHING).count.waiting for of in losses.values())]
+    most = MOST_WORKLOADS if is_alone else MOST_WORST
+    return {
+        "value": domain.value,
+        "nodes": len(domain.nodes),
+        "pods": len(domain.pods) + domain.static,
+        "staticPods": domain.static,
+        **{it.value: _total(losses[it]) if it in losses else None for it in LossVariant},
+        "workloads": [_row(it, losses, running[it], tied[it]) for it in workloads[:most]],
+        "moreWorkloads": max(0, len(workloads) - most),
+    }
+
+
+def _carried_out(
+    scratch: ScratchCluster, trial: LossTrial, variant: LossVariant, budget: Budget, *, is_alone: bool
+) -> Generator[str | None, None, _Losses]:
+    yield from trial.begin()
+    pods = [recreated(it) for it in trial.lost if is_recreated(it)]
+    for _ in trial.placer.placing(pods, trial.placements):
+        number = len(trial.placements)
+        yield f"{variant.value}: placing pods: {number} of {len(pods)}" if is_alone and number % _STEP == 0 else None
+        if budget.is_over:
+            break
+    losses = _counted(trial)
+    worst = sorted((it for it in losses.items() if it[1].waiting), key=lambda it: (-len(it[1].waiting), it[0]))
+    fields = OneField(scratch, trial.placer_that_evicts_nothing(), budget)
+    for key, loss in worst[:MOST_CHANGED] if is_alone else ():
+        yield f"{variant.value}: trying changes of {key[1]} {key[2]}"
+        loss.change = yield from fields.best(loss.waiting, partial(_on_nodes, scratch, key))
+        loss.tried = not budget.is_over
+    return losses
+
+
+def _on_nodes(scratch: ScratchCluster, key: Workload) -> list[Pod]:
+    return [it for it in scratch.cluster.pods_in(key[0]) if it.node_name and _workload(it) == key]
+
+
+def _counted(trial: LossTrial) -> _Losses:
+    """Count the pods of each workload after a loss. A new pod that was evicted counts as its successor."""
+    losses: _Losses = {}
+
+    def of(pod: Pod) -> _WorkloadLoss:
+        return losses.setdefault(_workload(pod), _WorkloadLoss())
+
+    new = {it.pod.uid for it in trial.placements}
+    gone = {it.uid for it in trial.placer.victims}
+    for pod in trial.lost:
+        count = of(pod).count
+        count.lost += 1
+        count.not_recreated += not is_recreated(pod)
+    for pod in trial.placer.victims:
+        if pod.uid not in new and not pod.terminating:
+            count = of(pod).count
+            count.evicted += 1
+            count.not_recreated += pod.owner is None
+    for placement in trial.placements:
+        if placement.pod.uid not in gone:
+            loss = of(placement.pod)
+            loss.count.placed += not placement.waits
+            loss.count.ties += placement.ties > 0
+            loss.count.after_grace += placement.pod.uid in trial.placer.after_grace
+            loss.count.waiting += placement.waits
+            if placement.waits:
+                loss.waiting.append(placement)
+    for loss in losses.values():
+        count = loss.count
+        count.not_reached = count.lost + count.evicted - count.placed - count.waiting - count.not_recreated
+    return losses
+
+
+_NOTHING: Final = _WorkloadLoss()
+
+
+def _workload(pod: Pod) -> Workload:
+    return (pod.namespace, *workload_of(pod))
+
+
+def _rank(key: Workload, losses: Mapping[LossVariant, _Losses]) -> tuple[Any, ...]:
+    """Sort key of a workload: first those with the most waiting pods, then those with the most lost pods."""
+    counts = [of_variant.get(key, _NOTHING).count for of_variant in losses.values()]
+    return (-max(it.waiting for it in counts), -max(it.lost for it in counts), key)
+
+
+def _worst_first(domain: Mapping[str, Any]) -> tuple[Any, ...]:
+    counts = [domain[it.value] for it in LossVariant if domain[it.value] is not None]
+    most = [max((it[name] for it in counts), default=-1) for name in ("waiting", "lost")]
+    return (-most[0], -most[1], domain["value"])
+
+
+def _total(losses: _Losses) -> Mapping[str, Any]:
+    sums: Counter[str] = Counter()
+    for loss in losses.values():
+        sums.update(_count(loss.count))
+    return {**_count(LossCount()), **sums}
+
+
+def _count(count: LossCount) -> dict[str, int]:
+    return {
+        "lost": count.lost,
+        "evicted": count.evicted,
+        "placed": count.placed,
+        "afterGrace": count.after_grace,
+        "ties": count.ties,
+        "waiting": count.waiting,
+        "notRecreated": count.not_recreated,
+        "notReached": count.not_reached,
+    }
+
+
+def _row(key: Workload, losses: Mapping[LossVariant, _Losses], running: int, tied: int) -> Mapping[str, Any]:
+    """Return a ``LostWorkload`` as JSON."""
+    namespace, kind, name = key
+    return {
+        "namespace": namespace,
+        "kind": kind,
+        "name": name,
+        "running": running,
+        "tiedByVolume": tied,
+        **{it.value: _outcome(losses[it].get(key, _NOTHING)) if it in losses else None for it in LossVariant},
+    }
+
+
+def _outcome(loss: _WorkloadLoss) -> Mapping[str, Any]:
+    return {
+        **_count(loss.count),
+        "reasons": [*_reasons(loss.waiting)],
+        "change": loss.change,
+        "changesTried": loss.tried,
+    }
+
+
+def _reasons(waiting: Sequence[Placement]) -> Iterable[Mapping[str, Any]]:
+    """Yield the most frequent reasons, as numbers of nodes of one pod."""
+    nodes: dict[Status, int] = {}
+    for placement in waiting:
+        gate = () if placement.gate.is_success else ((placement.gate, 0),)
+        for status, count in (*gate, *placement.rejections):
+            plain = replace(status, until=None)
+            nodes[plain] = max(count, nodes.get(plain, 0))
+    for status, count in sorted(nodes.items(), key=lambda it: (-it[1], it[0].plugin, it[0].reasons))[:_MOST_REASONS]:
+        yield {"count": count, **status_as_json(status)}
