@@ -7,7 +7,7 @@ controller. The counts are those of PodTopologySpread, in short steps.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -16,15 +16,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from app.analysis.pods_by_labels import PodsByLabels
 from app.analysis.removal import removed_first
+from app.analysis.skew_estimate import Key, SkewEstimate
 from app.analysis.spread_blocks import SPREAD
-from app.analysis.workloads import workload_of
 from app.framework.explanation import DomainLimit
 from app.framework.handle import Clock
 from app.framework.node_info import Candidates
-from app.kube.core_v1 import HONOR, Pod, TopologySpreadConstraint
-from app.kube.node_affinity import ANY_NODE
+from app.kube.core_v1 import Pod
 from app.kube.selectors import EVERYTHING, Selector
 from app.runtime.framework import Framework
 from app.runtime.guard import PluginError
@@ -54,12 +52,6 @@ LONGEST_AGE: Final = 300.0
 
 MOST_SERIES: Final = 200
 """Maximum number of workloads and topology keys in the metric, those with the largest excess."""
-
-_MOST_KEYS: Final = 16
-_STEP: Final = 512
-
-Key = tuple[str, str, str, tuple[TopologySpreadConstraint, ...]]
-"""Namespace, kind and name of a workload, and its constraints."""
 
 
 class DomainPods(Struct, frozen=True):
@@ -196,65 +188,18 @@ class Skews:
 
     async def _count(self) -> _Counted:
         now, began = self._clock(), thread_time()
-        workloads: dict[Key, list[Pod]] = {}
-        pods = PodsByLabels()
-        await run_stepwise(self._collect(workloads, pods))
+        estimate = SkewEstimate(self._cluster)
+        await run_stepwise(estimate.collecting())
+        workloads = estimate.workloads
         sorted_keys = sorted(workloads, key=lambda it: it[:3])
         candidates: list[Key] = []
-        await run_stepwise(self._estimate(sorted_keys, workloads, pods, candidates))
+        await run_stepwise(estimate.estimating(sorted_keys, candidates, MOST_CANDIDATES))
         above: list[WorkloadSkew] = []
         with read_only():
             for key in candidates:
                 above += (it for it in await self._of(key, workloads[key]) if it.is_above)
         above.sort(key=lambda it: (it.max_skew - it.skew, it.namespace, it.kind, it.name))
         return _Counted({key: workloads[key] for key in sorted_keys}, above, now, thread_time() - began)
-
-    def _collect(self, workloads: dict[Key, list[Pod]], pods: PodsByLabels) -> Iterator[None]:
-        for number, pod in enumerate(self._cluster.pods()):
-            if not pod.terminating:
-                pods.add(pod)
-                if pod.spec.spread and pod.owner is not None:
-                    kind, name = workload_of(pod)
-                    workloads.setdefault((pod.namespace, kind, name, pod.spec.spread), []).append(pod)
-            if number % _STEP == _STEP - 1:
-                yield
-
-    def _estimate(
-        self, keys: Sequence[Key], workloads: Mapping[Key, Sequence[Pod]], pods: PodsByLabels, candidates: list[Key]
-    ) -> Iterator[None]:
-        """Add the workloads whose skew can be larger than ``maxSkew``, at most ``MOST_CANDIDATES``.
-
-        The estimate counts all nodes. If the plugin can leave out nodes, a domain can have fewer pods for the plugin.
-        The minimum is then taken as 0, so that the estimate is never smaller than the skew.
-        """
-        domain_of: dict[str, dict[str, str]] = {}
-        sizes: dict[str, int] = {}
-        for key in keys:
-            pod, constraints = workloads[key][-1], key[3]
-            if len(domain_of) + len(constraints) > _MOST_KEYS:
-                domain_of.clear()
-            for constraint in constraints:
-                if constraint.topology_key not in domain_of:
-                    domain_of[constraint.topology_key] = domains = self._domains(constraint.topology_key)
-                    sizes[constraint.topology_key] = len(set(domains.values()))
-                    yield
-            lacks_keys = any(len(domain_of[it.topology_key]) < len(self._cluster.nodes) for it in constraints)
-            for constraint in constraints:
-                counts = pods.by_domain(key[0], constraint, pod.labels, domain_of[constraint.topology_key])
-                is_zero = lacks_keys or _can_leave_out_nodes(pod, constraint)
-                is_zero = is_zero or len(counts) < sizes[constraint.topology_key]
-                fewest = 0 if is_zero else min(counts.values(), default=0)
-                if max(counts.values(), default=0) - fewest > constraint.max_skew:
-                    candidates.append(key)
-                    break
-            if len(candidates) == MOST_CANDIDATES:
-                return
-            yield
-
-    def _domains(self, topology_key: str) -> dict[str, str]:
-        """Return the domain of each node that has the label."""
-        labels = ((name, info.node.labels) for name, info in self._cluster.nodes.items())
-        return {name: of[topology_key] for name, of in labels if topology_key in of}
 
     async def _of(self, key: Key, pods: Sequence[Pod]) -> list[WorkloadSkew]:
         """Return the skews of a workload, one for each constraint that a profile judges."""
@@ -272,13 +217,6 @@ class Skews:
 
     def _limits(self, framework: Framework, pod: Pod) -> Sequence[DomainLimit]:
         return framework.explain_with(SPREAD, pod, Candidates.of(self._cluster.nodes)).limits
-
-
-def _can_leave_out_nodes(pod: Pod, constraint: TopologySpreadConstraint) -> bool:
-    """Return true if the counted nodes depend on the pod, or the minimum depends on the number of domains."""
-    return (
-        pod.spec.affinity is not ANY_NODE or constraint.node_taints_policy == HONOR or (constraint.min_domains or 1) > 1
-    )
 
 
 def _matches(values: Sequence[str], wanted: Sequence[str]) -> bool:

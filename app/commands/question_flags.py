@@ -6,16 +6,22 @@ The flags have the names and meanings of kubectl's.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Any, Final
 
-SERVER: Final = "HOMEPORT_SERVER"
-"""Environment variable with the default of ``--server``."""
-
-LIST_FORMATS: Final = ("table", "wide", "json", "yaml", "name")
-VERSION_FORMATS: Final = ("text", "json", "yaml")
-LINT_FORMATS: Final = ("text", "json", "sarif", "github")
-TEXT_FORMATS: Final = ("text", "wide", "json", "yaml", "name")
+from app.commands.common_flags import (
+    LINT_FORMATS,
+    LIST_FORMATS,
+    TEXT_FORMATS,
+    VERSION_FORMATS,
+    add_all_namespaces,
+    add_cluster,
+    add_namespace,
+    add_output,
+    add_selector,
+    add_source,
+    add_watch,
+)
+from app.commands.what_if_flags import add_what_ifs
 
 _HOMES: Final = """\
 List and change homes. Without an action, homes are listed. move, release and keep write to the API server, like
@@ -56,9 +62,7 @@ def add_questions(commands: Any, prog: str) -> None:
     _add_pending(commands)
     _add_skew(commands)
     _add_homes(commands, prog)
-    _add_drain(commands, prog)
-    _add_simulate(commands, prog)
-    _add_lose(commands, prog)
+    add_what_ifs(commands, prog)
     _add_lint(commands, prog)
 
 
@@ -76,10 +80,10 @@ def _add_explain(commands: Any, prog: str) -> None:
     )
     parser.add_argument("-l", "--selector", default="", help="explain all pods with these labels")
     parser.add_argument("--node", default="", help="also print the verdict and the score of each plugin on this node")
-    _add_namespace(parser, "namespace of the pod")
+    add_namespace(parser, "namespace of the pod")
     parser.add_argument("-A", "--all-namespaces", action="store_true", help="with -l: pods in all namespaces")
-    _add_output(parser, TEXT_FORMATS)
-    _add_source(parser)
+    add_output(parser, TEXT_FORMATS)
+    add_source(parser)
     parser.set_defaults(run="explain")
 
 
@@ -90,12 +94,12 @@ def _add_pending(commands: Any) -> None:
         description="List the pods that wait for a node, the longest wait first. The reason shown is that of the "
         "plugin without which the most nodes would fit.",
     )
-    _add_selector(parser, "pods with these labels")
-    _add_namespace(parser, "namespace of the pods")
-    _add_all_namespaces(parser, "pods")
-    _add_output(parser, LIST_FORMATS)
-    _add_watch(parser)
-    _add_source(parser)
+    add_selector(parser, "pods with these labels")
+    add_namespace(parser, "namespace of the pods")
+    add_all_namespaces(parser, "pods")
+    add_output(parser, LIST_FORMATS)
+    add_watch(parser)
+    add_source(parser)
     parser.set_defaults(run="pending")
 
 
@@ -109,11 +113,11 @@ def _add_skew(commands: Any) -> None:
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="KIND/NAME, such as deploy/web")
     parser.add_argument("--above", action="store_true", help="list only skews larger than maxSkew")
-    _add_selector(parser, "workloads whose pods have these labels")
-    _add_namespace(parser, "namespace of the workloads")
-    _add_all_namespaces(parser, "workloads")
-    _add_output(parser, LIST_FORMATS)
-    _add_source(parser)
+    add_selector(parser, "workloads whose pods have these labels")
+    add_namespace(parser, "namespace of the workloads")
+    add_all_namespaces(parser, "workloads")
+    add_output(parser, LIST_FORMATS)
+    add_source(parser)
     parser.set_defaults(run="skew")
 
 
@@ -136,8 +140,8 @@ def _add_homes(commands: Any, prog: str) -> None:
 
 def _add_list(actions: Any) -> None:
     parser = actions.add_parser("list", help="list homes, sorted by namespace, kind, name and ordinal")
-    _add_namespace(parser, "namespace of the owners")
-    _add_all_namespaces(parser, "homes")
+    add_namespace(parser, "namespace of the owners")
+    add_all_namespaces(parser, "homes")
     parser.add_argument("--node", default="", help="list only homes on this node")
     parser.add_argument(
         "--orphaned",
@@ -146,103 +150,19 @@ def _add_list(actions: Any) -> None:
     )
     parser.add_argument("--away", action="store_true", help="list only homes whose node accepts no pods now")
     parser.add_argument("--contradictory", action="store_true", help="list only homes that contradict other settings")
-    _add_output(parser, LIST_FORMATS)
-    _add_watch(parser)
-    _add_source(parser)
+    add_output(parser, LIST_FORMATS)
+    add_watch(parser)
+    add_source(parser)
     parser.set_defaults(run="homes list")
 
 
 def _add_change(actions: Any, name: str, help_text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=help_text, description=f"{help_text.capitalize()}.")
     parser.add_argument("owner", metavar="OWNER", help="owner of the home: KIND/NAME, or KIND/NAME/ORDINAL")
-    _add_namespace(parser, "namespace of the owner")
-    _add_source(parser)
+    add_namespace(parser, "namespace of the owner")
+    add_source(parser)
     parser.set_defaults(run=f"homes {name}")
     return parser
-
-
-_DRAIN_EPILOG: Final = """\
-examples:
-  {prog} drain node-b2                            where the pods of a node would go, and which would wait
-  {prog} drain node-b2 node-b3 node-b4            a rolling upgrade: each node is uncordoned before the next is drained
-  {prog} drain node-b2 node-b3 --keep-cordoned    like kubectl drain: both are cordoned first
-
-exit code: 0 if all pods would be placed, 1 if one would wait or a budget blocks, 2 for wrong usage, 3 if there is no
-answer or no such node
-"""
-
-
-def _add_drain(commands: Any, prog: str) -> None:
-    parser = commands.add_parser(
-        "drain",
-        help="show where the pods of nodes would go, which would wait, and which budgets block",
-        description="Drain nodes one after the other on a copy of the cluster: evict their pods in waves, as the "
-        "budgets allow, and place new pods by whole scheduling cycles. Homeport evicts no pods.",
-        epilog=_DRAIN_EPILOG.format(prog=prog),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("nodes", nargs="+", metavar="NODE", help="node to be drained")
-    parser.add_argument("--keep-cordoned", action="store_true", help="cordon all nodes first, and uncordon none")
-    parser.add_argument("--dry-run", action="store_true", help="accepted for kubectl's sake: it is always a dry run")
-    _add_output(parser, LIST_FORMATS)
-    _add_source(parser)
-    parser.set_defaults(run="drain")
-
-
-_SIMULATE_EPILOG: Final = """\
-examples:
-  {prog} simulate web.yaml                        where the pods of a manifest would go
-  helm template chart | {prog} simulate -         a rendered chart
-  {prog} simulate scale deploy/web=12 -n shop     a workload with 12 replicas
-  {prog} simulate big.yaml --preempt              also evict pods of lower priority
-
-exit code: 0 if all pods would be placed, 1 if one would wait, 2 for wrong usage or manifests, 3 if there is no answer
-"""
-
-
-def _add_simulate(commands: Any, prog: str) -> None:
-    parser = commands.add_parser(
-        "simulate",
-        help="show where the pods of manifests, or of a scaled workload, would go",
-        description="Place the pods one after the other by whole scheduling cycles on a copy of the cluster, and print "
-        "the nodes, the pods that would wait, and the spread before and after. Nothing is written to the cluster.",
-        epilog=_SIMULATE_EPILOG.format(prog=prog),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "given", nargs="*", metavar="FILE", help="manifest, folder, - for standard input, or scale KIND/NAME=REPLICAS"
-    )
-    parser.add_argument("-f", "--filename", dest="files", action="append", default=[], help="like FILE")
-    parser.add_argument("--preempt", action="store_true", help="evict the victims of preemption in the simulation")
-    _add_namespace(parser, "namespace of objects without one, and of the workload")
-    _add_output(parser, TEXT_FORMATS)
-    _add_source(parser)
-    parser.set_defaults(run="simulate")
-
-
-_LOSE_EPILOG: Final = """\
-examples:
-  {prog} lose topology.kubernetes.io/zone=eu-1c   who would be lost with this zone, placed again, and wait
-  {prog} lose topology.kubernetes.io/zone         all zones, the worst first
-
-exit code: 0 if all pods would be placed again, 1 if one would wait, 2 for wrong usage, 3 if there is no answer
-"""
-
-
-def _add_lose(commands: Any, prog: str) -> None:
-    parser = commands.add_parser(
-        "lose",
-        help="show what the loss of a zone, or of other nodes with a label, would do to each workload",
-        description="Lose all nodes with a label on a copy of the cluster, and place their pods again. The three "
-        "variants stand side by side, because topology spread answers them differently. Nothing is written to the "
-        "cluster.",
-        epilog=_LOSE_EPILOG.format(prog=prog),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("label", metavar="KEY[=VALUE]", help="label of the lost nodes; without a value: all values")
-    _add_output(parser, TEXT_FORMATS)
-    _add_source(parser)
-    parser.set_defaults(run="lose")
 
 
 _LINT_EPILOG: Final = """\
@@ -268,77 +188,15 @@ def _add_lint(commands: Any, prog: str) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("paths", nargs="*", metavar="FILE", help="manifest, folder, or - for standard input")
-    _add_namespace(parser, "namespace of the workloads, and of manifests without one")
-    _add_all_namespaces(parser, "findings")
-    _add_output(parser, LINT_FORMATS)
-    _add_cluster(parser)
+    add_namespace(parser, "namespace of the workloads, and of manifests without one")
+    add_all_namespaces(parser, "findings")
+    add_output(parser, LINT_FORMATS)
+    add_cluster(parser)
     parser.set_defaults(run="lint")
-
-
-def _add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that choose the cluster that this process lists."""
-    cluster = parser.add_argument_group("the cluster")
-    one = cluster.add_mutually_exclusive_group()
-    one.add_argument("--saved", metavar="FILE", help="use this saved cluster (homeport dump)")
-    one.add_argument("--local", action="store_true", help="list the cluster. This is the default without FILE.")
-    _add_login(cluster)
-
-
-def _add_login(group: Any) -> None:
-    group.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig. Default: like kubectl.")
-    group.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
-    group.add_argument("--as", metavar="USER", dest="impersonated", default="", help="user to impersonate")
-    group.add_argument("-q", "--quiet", action="store_true", help="do not print notes on standard error")
-
-
-def _add_selector(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("-l", "--selector", default="", help=f"list only {what}, in kubectl's format")
-
-
-def _add_namespace(parser: argparse.ArgumentParser, of: str) -> None:
-    parser.add_argument("-n", "--namespace", help=f"{of}. Default: the context's namespace, else default.")
-
-
-def _add_all_namespaces(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help=f"list {what} in all namespaces")
 
 
 def add_version(commands: Any) -> None:
     """Add the command that prints the version."""
     parser = commands.add_parser("version", help="print the version")
-    _add_output(parser, VERSION_FORMATS)
+    add_output(parser, VERSION_FORMATS)
     parser.set_defaults(run="version")
-
-
-def _add_output(parser: argparse.ArgumentParser, formats: Sequence[str]) -> None:
-    parser.add_argument(
-        "-o", "--output", choices=formats, default=formats[0], help="output format. Default: %(default)s."
-    )
-    if formats is LIST_FORMATS:
-        parser.add_argument("--no-headers", action="store_true", help="print no column names")
-
-
-def _add_watch(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-w", "--watch", action="store_true", help="after the list, print what changes")
-
-
-def _add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say where the answer comes from."""
-    source = parser.add_argument_group(
-        "where the answer comes from",
-        "Without --server or --saved: the Homeport that runs in the cluster, through the API server or a port-forward. "
-        "If there is none, this process lists the cluster and judges itself. Nothing is installed.",
-    )
-    one = source.add_mutually_exclusive_group()
-    one.add_argument("--server", metavar="URL", help=f"URL of Homeport's pages. Environment: {SERVER}.")
-    one.add_argument("--saved", metavar="FILE", help="judge this saved cluster (homeport dump)")
-    one.add_argument("--local", action="store_true", help="list the cluster and judge in this process")
-    source.add_argument("--config", metavar="FILE", help="configuration file with the profiles, if this process judges")
-    source.add_argument("--homeport-namespace", metavar="NAME", default="", help="search Homeport only there")
-    source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig. Default: like kubectl.")
-    source.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
-    source.add_argument("--as", metavar="USER", dest="impersonated", default="", help="user to impersonate")
-    source.add_argument("--certificate-authority", metavar="FILE", help="certificate authorities of --server, PEM")
-    source.add_argument("--client-certificate", metavar="FILE", help="client certificate for --server, PEM")
-    source.add_argument("--client-key", metavar="FILE", help="key of the client certificate, PEM")
-    source.add_argument("-q", "--quiet", action="store_true", help="do not print on standard error where it comes from")

@@ -1,6 +1,7 @@
 """Commands that ask about a cluster. Each prints the answer and returns the exit code.
 
-The exit code of ``explain`` and of what-ifs is 1 if a pod waits or would wait, else 0. That of lists is 0.
+The exit code of ``explain`` and of what-ifs is 1 if a pod waits or would wait, else 0. That of ``rebalance`` is 1 if a
+constraint stays above ``maxSkew``. That of lists is 0.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from app.commands import drain, explain, home_list, homes, lose, pending, simulate, skew
+from app.commands import drain, explain, home_list, homes, lose, pending, rebalance, simulate, skew
 from app.commands.output import printable, structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
@@ -20,7 +21,7 @@ from app.kube.names import is_label, shown
 from app.kube.selectors import InvalidSelector, parse_selector
 
 WAITS: Final = 1
-"""Exit code if a pod waits, or would wait."""
+"""Exit code if a pod waits or would wait, or a constraint stays above ``maxSkew``."""
 
 _WATCH_SECONDS: Final = 2.0
 
@@ -76,19 +77,15 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
         query["above"] = "true"
     if _selector(arguments):
         query["labelSelector"] = arguments.selector
-    kind, slash, name = (arguments.workload or "").partition("/")
-    if arguments.workload and (not slash or not name):
-        raise UsageError(f"{shown(arguments.workload)} is not a workload: use KIND/NAME, such as deploy/web")
-    if slash:
-        query |= {"kind": _kind(kind), "name": name}
+    workload = _workload(arguments.workload)
     server = ask()
-    answer = skew.workloads(server, query)
-    if slash and not answer["items"]:
-        names = skew.similar_names(server, namespace, query["kind"], name)
+    answer = skew.workloads(server, query | workload)
+    if workload and not answer["items"]:
+        names = skew.similar_names(server, namespace, workload["kind"], workload["name"])
         raise CommandError(
             f"no spread constraint of {arguments.workload} {_where(namespace)} has a skew to show{names}"
         )
-    if slash and arguments.output == "table":
+    if workload and arguments.output == "table":
         text = printable("\n".join(skew.drawn(answer)))
     else:
         text = skew.listing(answer, namespace, arguments.output, headers=not arguments.no_headers)
@@ -97,6 +94,16 @@ def run_skew(arguments: argparse.Namespace, ask: Ask) -> int:
     else:
         print(f"homeport: no such workloads {_where(namespace)}", file=sys.stderr)  # noqa: T201  # for the person
     return 0
+
+
+def _workload(text: str | None) -> dict[str, str]:
+    """Return ``kind`` and ``name`` of a workload given as KIND/NAME; empty without one. Raises ``UsageError``."""
+    if not text:
+        return {}
+    kind, _, name = text.partition("/")
+    if not name:
+        raise UsageError(f"{shown(text)} is not a workload: use KIND/NAME, such as deploy/web")
+    return {"kind": _kind(kind), "name": name}
 
 
 def _kind(word: str) -> str:
@@ -207,6 +214,20 @@ def run_simulate(arguments: argparse.Namespace, ask: Ask) -> int:
     return WAITS if simulate.waits(answer) else 0
 
 
+def run_rebalance(arguments: argparse.Namespace, ask: Ask) -> int:
+    namespace = "" if arguments.all_namespaces else _namespace(arguments)
+    workload = _workload(arguments.workload)
+    if workload and not namespace:
+        raise UsageError("a workload is in one namespace: give -n instead of -A")
+    body = {"namespace": namespace, **workload, "most": arguments.most, "soft": arguments.soft}
+    answer = rebalance.answered(ask(), body)
+    if missing := rebalance.unknown(answer, namespace, arguments.workload or ""):
+        raise CommandError(missing)
+    if text := rebalance.rendered(answer, arguments.output):
+        print(printable(text))  # noqa: T201  # the answer of the command
+    return WAITS if rebalance.is_left(answer) else 0
+
+
 def run_lose(arguments: argparse.Namespace, ask: Ask) -> int:
     key, equals, value = arguments.label.partition("=")
     if not key:
@@ -248,5 +269,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "drain": run_drain,
     "simulate": run_simulate,
     "lose": run_lose,
+    "rebalance": run_rebalance,
 }
 """Function of each command, by the name that the parser stores as ``run``."""

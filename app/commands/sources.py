@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from app.commands.cluster_pages import ClusterConnection, by_port_forward, by_service
+from app.commands.common_flags import SERVER
 from app.commands.progress import ProgressLine
-from app.commands.question_flags import SERVER
 from app.commands.service import WHERE, CommandError, PageNotServed, Pages, Server, UsageError, check_status
 from app.config.variables import CONFIG
 from app.kube.credential_sources import CredentialsError

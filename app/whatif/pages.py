@@ -11,6 +11,8 @@ from app.whatif.budget import Budget
 from app.whatif.drain_models import DRAIN_PLAN, DrainBody, DrainPlan
 from app.whatif.drain_plan import DrainRequest, drained
 from app.whatif.losing import LossRequest, lost
+from app.whatif.rebalance_models import REBALANCE_PLAN, RebalanceBody, RebalancePlan
+from app.whatif.rebalance_plan import RebalanceRequest, rebalanced
 from app.whatif.running import Compute, Steps, WhatIf
 from app.whatif.scratch import ScratchCluster
 from app.whatif.simulate import Scale, SimulationRequest, simulated
@@ -24,6 +26,7 @@ FAILURES: Final[dict[int | str, dict[str, Any]]] = {
 _SCALE_EXAMPLE: Final = {"scale": [{"namespace": "shop", "kind": "Deployment", "name": "web", "replicas": 12}]}
 _LOSE_EXAMPLE: Final = {"key": "topology.kubernetes.io/zone", "value": "eu-1c"}
 _DRAIN_EXAMPLE: Final = {"nodes": ["node-b2"]}
+_REBALANCE_EXAMPLE: Final = {"namespace": "shop", "most": 5}
 
 
 def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
@@ -70,6 +73,18 @@ def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
         body = await parsed(request, LoseRequest.model_validate_json, max_body_bytes)
         loss = LossRequest(body.key, body.value)
         return await answered(what_if, LOSS_PLAN, lambda scratch, budget: lost(scratch, loss, budget))
+
+    @router.post(
+        "/rebalance",
+        response_model=RebalancePlan,
+        responses=FAILURES,
+        summary="Which few evictions make topology spread constraints hold again?",
+        openapi_extra=documented(RebalanceBody, shop=_REBALANCE_EXAMPLE),
+    )
+    async def rebalance(request: Request) -> Response:
+        body = await parsed(request, RebalanceBody.model_validate_json, max_body_bytes)
+        wanted = RebalanceRequest(body.namespace, body.kind, body.name, body.most, body.soft)
+        return await answered(what_if, REBALANCE_PLAN, lambda scratch, budget: rebalanced(scratch, wanted, budget))
 
     return router
 

@@ -28,10 +28,11 @@ def spread_of(scratch: ScratchCluster, pods: Mapping[str, Pod]) -> dict[str, Spr
 
     Raises ``PluginError``.
     """
-    return {workload: SpreadState(workload, _limits(scratch, pod)) for workload, pod in pods.items()}
+    return {workload: SpreadState(workload, limits_of(scratch, pod)) for workload, pod in pods.items()}
 
 
-def _limits(scratch: ScratchCluster, pod: Pod) -> Sequence[DomainLimit]:
+def limits_of(scratch: ScratchCluster, pod: Pod) -> Sequence[DomainLimit]:
+    """Return the counts of each constraint of a pod, as PodTopologySpread sees them. Raises ``PluginError``."""
     framework = scratch.framework_for(pod)
     if SPREAD not in framework.plugins or not pod.spec.spread:
         return ()

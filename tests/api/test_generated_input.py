@@ -34,6 +34,7 @@ REQUESTS: Final = {
     "/api/v1/cycle": 200,
     "/api/v1/explain": 160,
     "/api/v1/drain": 160,
+    "/api/v1/rebalance": 80,
 }
 MOST_SECONDS: Final = 5.0
 """No request may hold up the others for longer, in processor time: other processes do not count.
@@ -57,6 +58,7 @@ GOOD: Final[dict[str, list[JsonObject]]] = {
     "/api/v1/cycle": [{"pod": POD}, {"pod": POD, "nodes": ["node-a1"]}, {"namespace": "shop", "name": "web-urgent"}],
     "/api/v1/explain": [{"pod": POD}, {"namespace": "machines", "name": "virt-launcher-db01-x7k2p"}],
     "/api/v1/drain": [{"nodes": ["node-b2"]}],
+    "/api/v1/rebalance": [{"namespace": "shop", "kind": "Deployment", "name": "web", "most": 2, "soft": True}],
 }
 
 _WORDS: Final = (

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from app.analysis import skew
+from app.analysis import skew, skew_estimate
 from app.analysis.workloads import workload_of
 from app.config.profile import Profile
 from app.config.settings import Settings
@@ -98,7 +98,7 @@ async def test_the_list_can_be_narrowed_and_has_pages(api: Api, monkeypatch: pyt
 
 async def test_workloads_are_counted_once_for_all_readers(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await listed(api)
-    monkeypatch.setattr(skew, "workload_of", None)  # a second count would fail
+    monkeypatch.setattr(skew_estimate, "workload_of", None)  # a second count would fail
 
     assert 2 == len(await listed(api))
 

@@ -474,7 +474,7 @@ class TestCurl:
 
     def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
         error, by_name, explained, deployment, pending, skew, loss, *others = answers[12:]
-        cycle, waiting, homes, drain, simulation = others
+        cycle, waiting, homes, drain, simulation, balance = others
         error_shown, table_shown, remedies_shown = map(json.loads, blocks(ROOT / "docs" / "http-api.md", "json"))
 
         assert error_shown == error
@@ -489,6 +489,7 @@ class TestCurl:
             (it["value"], *(it[name]["waiting"] for name in ("gone", "tainted", "full"))) for it in loss["domains"]
         ]
         assert (6, 0) == (simulation["placed"], simulation["waiting"])
+        assert (1, ["node-c4"]) == (balance["above"], [it["goesTo"] for it in balance["evictions"]])
         assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["items"][0]["node"])
 
 

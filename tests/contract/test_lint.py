@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from app.commands.question_flags import LINT_FORMATS
+from app.commands.common_flags import LINT_FORMATS
 from app.lint.formats import FORMATS
 from app.lint.rules import RULES, LintRule
 from tests.builders import claim_object, node_object, taint, volume_object

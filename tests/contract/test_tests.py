@@ -44,7 +44,9 @@ ELSEWHERE: Final = {
     "tests/unit/app/runtime/test_declared.py": ["app/framework/objects.py"],
     "tests/api/test_explain_command.py": [
         "app/commands/explain.py",
+        "app/commands/common_flags.py",
         "app/commands/question_flags.py",
+        "app/commands/what_if_flags.py",
     ],
     "tests/api/test_homes_command.py": ["app/commands/home_list.py", "app/commands/service.py"],
     "tests/api/test_saved_option.py": ["app/commands/dump.py", "app/commands/in_process.py"],
@@ -89,6 +91,11 @@ ELSEWHERE: Final = {
         "app/whatif/drain_models.py",
         "app/whatif/drain_plan.py",
         "app/whatif/evictions.py",
+    ],
+    "tests/unit/app/whatif/test_rebalancing.py": [
+        "app/analysis/skew_estimate.py",
+        "app/whatif/rebalance_models.py",
+        "app/whatif/rebalance_plan.py",
     ],
     "tests/unit/app/analysis/test_evaluate.py": ["app/commands/evaluate.py", "app/analysis/verdict.py"],
     "tests/unit/app/verbs/test_filter.py": ["app/verbs/filter_answer.py", "app/verbs/outcome.py"],

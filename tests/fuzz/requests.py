@@ -47,6 +47,7 @@ PAGES: Final = (
     "/api/v1/cycle",
     "/api/v1/explain",
     "/api/v1/drain",
+    "/api/v1/rebalance",
 )
 OF_VERBS: Final = ("/api/v1/cycle",)
 """Pages that only the listener for the verbs has."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.generate import SPREADING
-from tests.conformance.live import cases, drains, losses, prioritize, remedies, whole
+from tests.conformance.live import cases, drains, losses, prioritize, rebalances, remedies, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
 
@@ -15,6 +15,7 @@ CASES = 6
 STUCK = 20
 DRAINS = 5
 LOSSES = 5
+REBALANCES = 5
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +90,13 @@ def test_after_the_loss_of_a_zone_as_many_pods_wait_as_was_said(plane: ControlPl
     assert LOSSES == tally.equal + tally.passed_over
     assert tally.equal > LOSSES / 2
     assert min(tally.placed, tally.waiting) > 0
+
+
+def test_constraints_hold_after_the_evictions_of_a_rebalancing(plane: ControlPlane) -> None:
+    """The printed calls of the Eviction API are made, and kube-scheduler places the new pods."""
+    found = rebalances.measure(plane, REBALANCES)
+
+    assert [] == found.wrong
+    assert REBALANCES == found.cases == found.balanced + found.partly + found.passed_over
+    assert 0 < found.balanced
+    assert 0 < found.evictions

@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from tests.conformance.live import cases, drains, losses, prioritize, remedies, simulations, whole
+from tests.conformance.live import cases, drains, losses, prioritize, rebalances, remedies, simulations, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.binaries import DEFAULT_KUBERNETES
 from tests.controlplane.controlplane import ControlPlane
@@ -118,6 +118,11 @@ def _losses(arguments: argparse.Namespace) -> Sequence[Any]:
         return [losses.measure(plane, arguments.count, seed=arguments.seed)]
 
 
+def _rebalances(arguments: argparse.Namespace) -> Sequence[Any]:
+    with ControlPlane() as plane:
+        return [rebalances.measure(plane, arguments.count, seed=arguments.seed)]
+
+
 PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Sequence[Any]]]] = {
     "prioritize": _prioritize,
     "whole": _whole,
@@ -126,6 +131,7 @@ PARTS: Final[Mapping[str, Callable[[argparse.Namespace], Sequence[Any]]]] = {
     "simulations": _simulations,
     "drains": _drains,
     "losses": _losses,
+    "rebalances": _rebalances,
 }
 
 

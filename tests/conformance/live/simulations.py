@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from tests.conformance.live.clusters import BusyCluster
 from tests.controlplane.client import Client, Json
@@ -50,6 +50,13 @@ def settled(client: Client, pod: str) -> str:
     return client.wait_for(decided, what=f"a decision on {pod}").removeprefix("-")
 
 
+class StagedCluster(Protocol):
+    """Nodes, and pods on them."""
+
+    nodes: list[Json]
+    residents: list[Json]
+
+
 class SimulationTrial:
     """Simulates pods on a real control plane, then creates them."""
 
@@ -66,7 +73,7 @@ class SimulationTrial:
         assert not found["stale"], found["stale"]
         return {it["pod"]: it for it in found["pods"]}
 
-    def stage(self, cluster: BusyCluster, made: list[tuple[str, str]]) -> None:
+    def stage(self, cluster: StagedCluster, made: list[tuple[str, str]]) -> None:
         """Create nodes and residents, and wait until Homeport knows them."""
         for thing in (*cluster.nodes, *cluster.residents):
             made.append((thing["kind"], thing["metadata"]["name"]))

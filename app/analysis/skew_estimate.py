@@ -1,0 +1,80 @@
+"""Estimate of the workloads whose topology skew can be above ``maxSkew``. Fills no cached counts of the decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from app.analysis.pods_by_labels import PodsByLabels
+from app.analysis.workloads import workload_of
+from app.cache.cluster import Cluster
+from app.kube.core_v1 import HONOR, Pod, TopologySpreadConstraint
+from app.kube.node_affinity import ANY_NODE
+
+Key = tuple[str, str, str, tuple[TopologySpreadConstraint, ...]]
+"""Namespace, kind and name of a workload, and its constraints."""
+
+_MOST_KEYS: Final = 16
+_STEP: Final = 512
+
+
+class SkewEstimate:
+    """Workloads with spread constraints, and an estimate of their skews. ``workloads``: their pods by key."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.workloads: dict[Key, list[Pod]] = {}
+        self._cluster = cluster
+        self._pods = PodsByLabels()
+
+    def collecting(self) -> Iterator[None]:
+        """Collect all workloads with constraints, and count the pods on nodes, in short steps."""
+        for number, pod in enumerate(self._cluster.pods()):
+            if not pod.terminating:
+                self._pods.add(pod)
+                if pod.spec.spread and pod.owner is not None:
+                    kind, name = workload_of(pod)
+                    self.workloads.setdefault((pod.namespace, kind, name, pod.spec.spread), []).append(pod)
+            if number % _STEP == _STEP - 1:
+                yield
+
+    def estimating(self, keys: Sequence[Key], candidates: list[Key], most: int) -> Iterator[None]:
+        """Add the workloads whose skew can be larger than ``maxSkew``, at most ``most``.
+
+        The estimate counts all nodes. If the plugin can leave out nodes, a domain can have fewer pods for the plugin.
+        The minimum is then taken as 0, so that the estimate is never smaller than the skew.
+        """
+        domain_of: dict[str, dict[str, str]] = {}
+        sizes: dict[str, int] = {}
+        for key in keys:
+            pod, constraints = self.workloads[key][-1], key[3]
+            if len(domain_of) + len(constraints) > _MOST_KEYS:
+                domain_of.clear()
+            for constraint in constraints:
+                if constraint.topology_key not in domain_of:
+                    domain_of[constraint.topology_key] = domains = self._domains(constraint.topology_key)
+                    sizes[constraint.topology_key] = len(set(domains.values()))
+                    yield
+            lacks_keys = any(len(domain_of[it.topology_key]) < len(self._cluster.nodes) for it in constraints)
+            for constraint in constraints:
+                counts = self._pods.by_domain(key[0], constraint, pod.labels, domain_of[constraint.topology_key])
+                is_zero = lacks_keys or _can_leave_out_nodes(pod, constraint)
+                is_zero = is_zero or len(counts) < sizes[constraint.topology_key]
+                fewest = 0 if is_zero else min(counts.values(), default=0)
+                if max(counts.values(), default=0) - fewest > constraint.max_skew:
+                    candidates.append(key)
+                    break
+            if len(candidates) == most:
+                return
+            yield
+
+    def _domains(self, topology_key: str) -> dict[str, str]:
+        """Return the domain of each node that has the label."""
+        labels = ((name, info.node.labels) for name, info in self._cluster.nodes.items())
+        return {name: of[topology_key] for name, of in labels if topology_key in of}
+
+
+def _can_leave_out_nodes(pod: Pod, constraint: TopologySpreadConstraint) -> bool:
+    """Return true if the counted nodes depend on the pod, or the minimum depends on the number of domains."""
+    return (
+        pod.spec.affinity is not ANY_NODE or constraint.node_taints_policy == HONOR or (constraint.min_domains or 1) > 1
+    )

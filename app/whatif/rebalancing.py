@@ -1,0 +1,322 @@
+"""Rebalancing: few evictions after which workloads hold their topology spread constraints again.
+
+Each eviction is tried on a scratch cluster: the pod is deleted, and a new pod is placed by a whole scheduling cycle.
+The eviction is chosen only if a constraint gets better, and none needs more moves than before. The best eviction is
+chosen first, until nothing is left to do. Nothing is ever evicted for real.
+
+A constraint gets better if it needs fewer moves. If no eviction achieves that, because kube-scheduler would not choose
+the domain that lacks pods, one that makes the domains more even is chosen. It is undone if it does not help later.
+
+Budgets are respected as in a drain. A new pod counts as ready before the next pod is evicted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.analysis.pending import Inputs, inputs_of
+from app.analysis.skew_estimate import Key
+from app.framework.explanation import DomainLimit
+from app.homes.lists import HomeLists
+from app.homes.protocol import Policy
+from app.kube.core_v1 import Pod, TopologySpreadConstraint
+from app.kube.meta_v1 import ANNOTATION_DOMAIN
+from app.whatif.budget import Budget
+from app.whatif.evictions import BudgetLedger
+from app.whatif.placing import AGAIN, Placement, Placer, recreated
+from app.whatif.scratch import ScratchCluster
+from app.whatif.spread import limits_of, skew_of
+
+NEVER: Final = f"{ANNOTATION_DOMAIN}never-evict"
+"""Annotation of pods that are never evicted. Its value does not matter, except that ``false`` has no effect."""
+
+MOST_TRIALS: Final = 200
+"""Maximum number of trials for one eviction after the first trial that helps."""
+
+_MOST_REASONS: Final = 3
+
+_CONTROLLERS: Final = {
+    "DaemonSet": "a DaemonSet's pod stays on its node",
+    "Node": "a static pod stays on its node",
+    "VirtualMachineInstance": "a virtual machine is not evicted",
+}
+_LAUNCHER: Final = ("kubevirt.io", "virt-launcher")
+
+Limits = Sequence[DomainLimit]
+
+
+class ImprovedConstraint(Struct, frozen=True):
+    """Constraint that an eviction improves. ``number``: position in the constraints of the workload."""
+
+    key: Key
+    number: int
+    before: DomainLimit
+    after: DomainLimit
+
+
+class ChosenEviction(Struct, frozen=True):
+    """Eviction of a plan. ``placement``: of the new pod."""
+
+    pod: Pod
+    placement: Placement
+    improves: Sequence[ImprovedConstraint]
+
+
+class _Trial(Struct, frozen=True):
+    """Result of an eviction. ``gain``: number of moves that the constraints of the request need less, and how much more
+    even their domains are.
+    """
+
+    pod: Pod
+    placement: Placement
+    gain: tuple[int, int]
+    limits: Mapping[Key, Limits]
+
+
+def moves_needed(limit: DomainLimit) -> int:
+    """Return the smallest number of pods that must change their domain so that the skew is at most ``maxSkew``.
+
+    It assumes that each pod can go to each domain. With fewer domains than ``minDomains``, it is the number of pods
+    above ``maxSkew``.
+    """
+    if skew_of(limit) <= limit.max_skew:
+        return 0
+    counts = Counter(limit.pods.values())  # number of domains by their number of pods
+
+    def above(fewest: int) -> int:
+        return sum(max(0, it - fewest - limit.max_skew) * domains for it, domains in counts.items())
+
+    def lacking(fewest: int) -> int:
+        return sum(max(0, fewest - it) * domains for it, domains in counts.items())
+
+    if limit.minimum < min(counts):
+        return above(limit.minimum)
+
+    low, high = min(counts), max(counts)  # more are lacking, and fewer above, the larger the fewest of a domain is
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if lacking(middle) >= above(middle) else (middle + 1, high)
+    return min(lacking(low), above(low - 1))
+
+
+class Rebalancing:
+    """Chooses evictions on a scratch cluster.
+
+    ``workloads``: pods of all workloads with constraints. ``most``: maximum number of evictions. ``soft``: improve
+    ``ScheduleAnyway`` too. ``reasons``: why no eviction helps a workload, with the number of pods, from the last try.
+    """
+
+    def __init__(
+        self, scratch: ScratchCluster, workloads: Mapping[Key, Sequence[Pod]], budget: Budget, *, most: int, soft: bool
+    ) -> None:
+        self._scratch = scratch
+        self._cluster = scratch.cluster
+        self._budget = budget
+        self._most = most
+        self._soft = soft
+        self._placer = Placer(scratch)
+        self._ledger = BudgetLedger(scratch.cluster)
+        self._homes = HomeLists(scratch.frameworks(), scratch.guard)
+        self._samples = {key: max(pods, key=lambda it: it.created) for key, pods in workloads.items()}
+        self._by_namespace: dict[str, list[Key]] = {}
+        for key in workloads:
+            self._by_namespace.setdefault(key[0], []).append(key)
+        self._limits: dict[Key, Limits] = {}
+        self._counted: dict[Key, Sequence[Pod]] = {}
+        self._targets: frozenset[Key] = frozenset()
+        self.evictions: list[ChosenEviction] = []
+        self.reasons: dict[Key, Counter[str]] = {}
+
+    def limits(self, key: Key) -> Limits:
+        """Return the counts of a workload's constraints now. Raises ``PluginError``."""
+        if key not in self._limits:
+            self._limits[key] = limits_of(self._scratch, self._samples[key])
+        return self._limits[key]
+
+    def needs(self, limits: Limits) -> list[int]:
+        """Return the number of moves that each constraint needs; 0 for constraints that are not to be improved."""
+        return [moves_needed(it) if it.is_hard or self._soft else 0 for it in limits]
+
+    @property
+    def is_full(self) -> bool:
+        """True if no more evictions are allowed."""
+        return len(self.evictions) >= self._most
+
+    def steps(self, targets: Sequence[Key]) -> Iterator[str | None]:
+        """Choose evictions for these workloads, the one that needs most moves first. Raises ``PluginError``.
+
+        A workload that nothing helps is tried again after evictions of others, because these can make room.
+        """
+        self._targets = frozenset(targets)
+        progressed = True
+        while progressed:
+            progressed = False
+            for key in sorted(targets, key=lambda it: (-sum(self.needs(self.limits(it))), it[:3])):
+                useful = len(self.evictions)
+                while any(self.needs(self.limits(key))) and not self.is_full and not self._budget.is_over:
+                    chosen = yield from self._choose(key)
+                    if chosen is None:
+                        break
+                    self._carry_out(chosen)
+                    if chosen.gain[0]:
+                        useful = len(self.evictions)
+                        progressed = True
+                    yield f"rebalancing: {len(self.evictions)} evictions"
+                self._undo_after(useful)
+
+    def _choose(self, key: Key) -> Generator[None, None, _Trial | None]:
+        """Return the best eviction for a workload; ``None`` if no eviction helps. Of equal ones, the first is taken."""
+        best: _Trial | None = None
+        reasons = self.reasons[key] = Counter()
+        tried: set[tuple[str, Inputs]] = set()
+        for number, pod in enumerate(self._candidates(key)):
+            equal = (pod.node_name, inputs_of(pod))
+            reason = self._never(pod) or self._ledger.refusal(pod)
+            if not reason and equal not in tried:
+                tried.add(equal)
+                trial = self._tried(pod)
+                reason = trial if isinstance(trial, str) else ""
+                if isinstance(trial, _Trial) and (best is None or trial.gain > best.gain):
+                    best = trial
+            if reason:
+                reasons[reason] += 1
+            yield
+            if self._budget.is_over or (
+                best is not None and (best.gain[0] >= self._open(best) or number >= MOST_TRIALS)
+            ):
+                break
+        return best
+
+    def _open(self, trial: _Trial) -> int:
+        """Return the most that any eviction of such a pod can gain: one for each constraint that is above."""
+        return sum(it > 0 for key in trial.limits if key in self._targets for it in self.needs(self.limits(key)))
+
+    def _candidates(self, key: Key) -> list[Pod]:
+        """Return the pods that the constraints count in domains with many pods: first those with the largest excess.
+
+        Of equal pods, those on nodes with many pods come first, then the youngest.
+        """
+        limits, needs = self.limits(key), self.needs(self.limits(key))
+        open_limits = [limit for limit, need in zip(limits, needs, strict=True) if need]
+        excess: dict[str, int] = {}
+        for node, info in self._cluster.nodes.items():
+            counts = [(it.pods.get(info.node.labels.get(it.key, ""), 0), it) for it in open_limits]
+            excess[node] = sum(count - it.minimum for count, it in counts if count > it.minimum + 1)
+        pods = [it for it in self._counted_pods(key) if self._is_there(it) and excess.get(it.node_name, 0) > 0]
+        on_node = Counter(it.node_name for it in pods)
+        youngest = sorted(sorted(pods, key=lambda it: it.name), key=lambda it: it.created, reverse=True)
+        return sorted(youngest, key=lambda it: (-excess[it.node_name], -on_node[it.node_name]))
+
+    def _counted_pods(self, key: Key) -> Sequence[Pod]:
+        """Return the pods on nodes that a constraint of the workload counted at first."""
+        if key not in self._counted:
+            pods = (it for it in self._cluster.pods_in(key[0]) if it.node_name and not it.terminating)
+            self._counted[key] = [pod for pod in pods if key in self._affected(pod)]
+        return self._counted[key]
+
+    def _is_there(self, pod: Pod) -> bool:
+        known = self._cluster.pod(*pod.key)
+        return known is not None and known.uid == pod.uid and not pod.uid.endswith(AGAIN)
+
+    def _never(self, pod: Pod) -> str:
+        """Return why the pod is never evicted; empty if it can be. Raises ``PluginError``."""
+        if pod.owner is None:
+            return "no controller would create the pod again"
+        if pod.owner.kind in _CONTROLLERS:
+            return _CONTROLLERS[pod.owner.kind]
+        if pod.labels.get(_LAUNCHER[0]) == _LAUNCHER[1]:
+            return _CONTROLLERS["VirtualMachineInstance"]
+        if pod.annotations.get(NEVER, "false") != "false":
+            return f"the annotation {NEVER} forbids it"
+        home = self._homes.home_of(self._scratch.framework_for(pod), pod)
+        return "it has a hard home" if home is not None and home.node and home.policy is Policy.HARD else ""
+
+    def _affected(self, pod: Pod) -> list[Key]:
+        """Return the workloads with a constraint that counts the pod."""
+        keys = self._by_namespace.get(pod.namespace, ())
+        return [key for key in keys if any(_selects(it, self._samples[key], pod) for it in key[3])]
+
+    def _tried(self, pod: Pod) -> _Trial | str:
+        """Try an eviction and undo it. Return why it does not help, if so. Raises ``PluginError``."""
+        affected = self._affected(pod)
+        before = {key: self.needs(self.limits(key)) for key in affected}
+        new, placement = self._replace(pod)
+        if placement.waits:
+            self._undo(pod, new)
+            return f"the new pod would wait: {_why(placement)}"
+        limits = {key: limits_of(self._scratch, self._samples[key]) for key in affected}
+        self._undo(pod, new)
+        after = {key: self.needs(limits[key]) for key in affected}
+        if any(more > less for key in affected for more, less in zip(after[key], before[key], strict=True)):
+            return "another constraint would get worse"
+        targets = [key for key in affected if key in self._targets]
+        moves = sum(sum(before[key]) - sum(after[key]) for key in targets)
+        evenness = sum(
+            _unevenness(was) - _unevenness(now)
+            for key in targets
+            for was, now, need in zip(self.limits(key), limits[key], before[key], strict=True)
+            if need
+        )
+        if moves <= 0 and evenness <= 0:
+            return "the new pod would not go to a domain that lacks pods"
+        return _Trial(pod, placement, (moves, evenness), limits)
+
+    def _replace(self, pod: Pod) -> tuple[Pod, Placement]:
+        """Delete a pod and place a new one. Raises ``PluginError``."""
+        self._cluster.delete_pod(pod.key, pod.uid)
+        new = recreated(pod)
+        return new, self._placer.place(new)
+
+    def _undo(self, pod: Pod, new: Pod) -> None:
+        self._cluster.delete_pod(new.key, new.uid)
+        self._cluster.upsert_pod(pod)
+
+    def _carry_out(self, trial: _Trial) -> None:
+        """Repeat a trial, and keep its result."""
+        self._ledger.remove(trial.pod)
+        self._cluster.delete_pod(trial.pod.key, trial.pod.uid)
+        self._cluster.upsert_pod(replace(trial.placement.pod, node_name=trial.placement.node))
+        self._ledger.restore(trial.pod)
+        self.evictions.append(ChosenEviction(trial.pod, trial.placement, [*self._improved(trial)]))
+        self._limits.update(trial.limits)
+
+    def _undo_after(self, number: int) -> None:
+        """Undo all evictions after the first ones."""
+        for eviction in reversed(self.evictions[number:]):
+            self._undo(eviction.pod, eviction.placement.pod)
+            for key in self._affected(eviction.pod):
+                self._limits.pop(key, None)
+        del self.evictions[number:]
+
+    def _improved(self, trial: _Trial) -> Iterable[ImprovedConstraint]:
+        for key, limits in trial.limits.items():
+            for number, (before, after) in enumerate(zip(self.limits(key), limits, strict=True)):
+                is_open = any(self.needs([before]))
+                if is_open and _unevenness(after) < _unevenness(before):
+                    yield ImprovedConstraint(key, number, before, after)
+
+
+def _selects(constraint: TopologySpreadConstraint, sample: Pod, pod: Pod) -> bool:
+    """Return whether a constraint of ``sample`` counts the pod."""
+    if constraint.selector is None:
+        return False
+    pairs = [(key, sample.labels[key]) for key in constraint.match_label_keys if key in sample.labels]
+    return constraint.selector.with_labels(pairs).matches(pod.labels)
+
+
+def _unevenness(limit: DomainLimit) -> int:
+    """Return a number that falls if a pod goes to a domain with at least two pods less."""
+    return sum(it * it for it in limit.pods.values())
+
+
+def _why(placement: Placement) -> str:
+    """Return the most frequent reasons why a pod waits."""
+    if not placement.gate.is_success:
+        return f"{placement.gate.plugin}: {placement.gate.message}"
+    reasons = (f"{status.plugin}: {status.message}" for status, _ in placement.rejections)
+    return "; ".join([*dict.fromkeys(reasons)][:_MOST_REASONS]) or "there is no node"
