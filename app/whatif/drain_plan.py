@@ -48,8 +48,8 @@ class DrainRequest(Struct, frozen=True):
 def drained(scratch: ScratchCluster, request: DrainRequest, budget: Budget) -> Steps:
     """Drain nodes one after the other. The steps return the fields of a ``DrainPlan``. Raises ``PluginError``.
 
-    A node is uncordoned before the next one is drained, as in a rolling upgrade, unless ``keeps_cordoned``. If the
-    budget ends, the pods that are left are not reached.
+    A node is uncordoned before the next one is drained, as in a rolling upgrade, unless ``keeps_cordoned``. When
+    ``budget`` has no processor time left, the remaining pods are not tried (outcome ``notReached``).
     """
     plan = _Plan(scratch, request, budget)
     items: list[Mapping[str, Any]] = []
@@ -137,7 +137,7 @@ class _Plan:
                 self._ledger.restore(leaving.pod)
 
     def _searching(self, drain: NodeDrain) -> Generator[None, None, None]:
-        """Find the nodes on which pods could run that wait for their home, if the home were released."""
+        """For each pod that waits for its home, find the nodes on which it could run if the home were released."""
         for leaving in drain.leaving:
             placement = leaving.placement
             if leaving.home is not None and placement is not None and placement.waits and not self._budget.is_over:

@@ -2,8 +2,8 @@
 
 The rules are those of ``kubectl drain --ignore-daemonsets --force --delete-emptydir-data``: every pod is evicted whose
 budget allows it. Once the new pods of a wave are placed, they count as ready, and the next wave begins. Pods of
-DaemonSets, static pods and pods that end already are left alone. A drained node stays in the cluster, cordoned, so its
-domain counts for topology spread. No pod is placed there, even if it tolerates the cordon.
+DaemonSets, static pods and pods that are already being deleted are left alone. A drained node stays in the cluster,
+cordoned, so its domain counts for topology spread. No pod is placed there, even if it tolerates the cordon.
 
 Homes: pods that can start elsewhere at once are placed first, then pods that wait for their home during its grace
 period. Pods that wait for their home forever take no room elsewhere.
@@ -45,8 +45,8 @@ ENDS: Final = "ends already"
 class LeavingPod(Struct, eq=False):
     """Pod that leaves its node. ``pod``: as it was there, or as it waits for its home there, without a node.
 
-    ``wave``: number of the wave in which it leaves; 0 if it does not · ``refusal``: why the Eviction API refuses to
-    evict it to the end · ``preempted``: evicted from another node, by preemption for a pod of the drain ·
+    ``wave``: number of the wave in which it leaves; 0 if it does not · ``refusal``: why the Eviction API still refuses
+    to evict it · ``preempted``: evicted from another node, by preemption for a pod of the drain ·
     ``after_grace``: placed only after the grace period of its home · ``placement``: of the new pod; ``None`` if there
     is none · ``returned``: node of the new pod that waited until the drained node was uncordoned · ``fault``: why its
     home is unknown.
@@ -192,7 +192,7 @@ class NodeDrain:
         return LeavingPod(pod, home, Restart.FREE if home is None else restart_condition(home, self.node))
 
     def steps(self, budget: Budget) -> Iterator[str | None]:
-        """Evict the pods and place new ones, in waves. If the budget ends, ``ended`` stays false.
+        """Evict the pods and place new ones, in waves. If ``budget`` has no processor time left, ``ended`` stays false.
 
         The node must be cordoned.
         """

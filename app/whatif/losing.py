@@ -91,7 +91,7 @@ _Losses = dict[Workload, _WorkloadLoss]
 def lost(scratch: ScratchCluster, request: LossRequest, budget: Budget) -> Steps:
     """Compute a loss. The steps return the fields of a ``LossPlan``. Raises ``VerbFailure`` and ``PluginError``.
 
-    If the budget ends, the variants that are left are ``null``.
+    When ``budget`` has no processor time left, the remaining variants are ``null``.
     """
     domains = nodes_by_value(scratch, request.key)
     chosen = _chosen(scratch, request, domains)

@@ -79,7 +79,7 @@ class Placer:
         """Place pods in the order of the queue, one in a step, and append the results. Raises ``PluginError``.
 
         Victims that are evicted and have a controller come back as new pods at the end of the queue. Then the pods that
-        wait are tried again, until a pass places none of them: another pod can be what a pod needs near it. The later
+        wait are tried again, until a pass places none of them, because a pod can need another one near it. The later
         result of a pod replaces the earlier one, at the end of the list.
         """
         yield from self._pass(self.queued(pods), placements)

@@ -55,7 +55,7 @@ def simulated(
 ) -> Generator[str | None, None, Mapping[str, Any]]:
     """Simulate a request. The steps return the fields of a ``Simulation``. Raises ``RequestMistake``, ``PluginError``.
 
-    If the budget ends, the pods that are left are not judged.
+    When ``budget`` has no processor time left, the remaining pods are not tried.
     """
     changed = _changes_of(scratch, request)
     added, removed = changed.added, changed.removed
