@@ -138,7 +138,7 @@ def release(server: Pages, login: Login, owner: OwnerArgument) -> str:
         raise CommandError(f"{owner} has no home")
     if released.remembered:
         return f"{owner} is gone: its remembered home {_readable(released.before)} was removed"
-    return f"{owner}: {_readable(released.before)} is no longer the home; the next first bind creates one"
+    return f"{owner}: {_readable(released.before)} is no longer the home; the next bind creates a new one"
 
 
 def keep(server: Pages, login: Login, owner: OwnerArgument) -> str:

@@ -53,7 +53,7 @@ def rendered(answer: Json, output: str) -> str:
 
 
 def _waiting(domain: Json) -> list[str]:
-    """Return the names of the workloads that would wait in a variant."""
+    """Return the names of the workloads with pods that would wait in at least one variant."""
     return [_name(it) for it in domain["workloads"] if any(it[name] and it[name]["waiting"] for name in VARIANTS)]
 
 

@@ -130,7 +130,7 @@ def _add_homes(commands: Any, prog: str) -> None:
     move = _add_change(actions, "move", "make another node the home")
     move.add_argument("node", metavar="NODE", help="the new home")
     move.add_argument("--force", action="store_true", help="do not check that the node exists")
-    _add_change(actions, "release", "remove the home; the next first bind creates one")
+    _add_change(actions, "release", "remove the home; the next bind creates a new one")
     _add_change(actions, "keep", "make the pod's current node its home")
 
 
@@ -142,7 +142,7 @@ def _add_list(actions: Any) -> None:
     parser.add_argument(
         "--orphaned",
         action="store_true",
-        help="list only homes whose node is gone or another machine, or whose owner is gone",
+        help="list only homes whose owner is gone, or whose node is gone or is another machine of that name",
     )
     parser.add_argument("--away", action="store_true", help="list only homes whose node accepts no pods now")
     parser.add_argument("--contradictory", action="store_true", help="list only homes that contradict other settings")
@@ -234,7 +234,7 @@ def _add_lose(commands: Any, prog: str) -> None:
         "lose",
         help="show what the loss of a zone, or of other nodes with a label, would do to each workload",
         description="Lose all nodes with a label on a copy of the cluster, and place their pods again. The three "
-        "variants stand side by side, because topology spread answers them differently. Nothing is written to the "
+        "variants stand side by side, because topology spread treats them differently. Nothing is written to the "
         "cluster.",
         epilog=_LOSE_EPILOG.format(prog=prog),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -341,4 +341,6 @@ def _add_source(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--certificate-authority", metavar="FILE", help="certificate authorities of --server, PEM")
     source.add_argument("--client-certificate", metavar="FILE", help="client certificate for --server, PEM")
     source.add_argument("--client-key", metavar="FILE", help="key of the client certificate, PEM")
-    source.add_argument("-q", "--quiet", action="store_true", help="do not print on standard error where it comes from")
+    source.add_argument(
+        "-q", "--quiet", action="store_true", help="do not print on standard error where the answer comes from"
+    )

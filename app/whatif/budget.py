@@ -21,7 +21,7 @@ class Budget:
 
     @property
     def is_over(self) -> bool:
-        """True if no processor time is left. A computation that reads this leaves out its further parts."""
+        """True if no processor time is left. Sets ``was_over``, which marks the answer as incomplete."""
         self.was_over |= self._seconds is not None and self._clock() - self._began > self._seconds
         return self.was_over
 

@@ -45,11 +45,11 @@ ENDS: Final = "ends already"
 class LeavingPod(Struct, eq=False):
     """Pod that leaves its node. ``pod``: as it was there, or as it waits for its home there, without a node.
 
-    ``wave``: number of the wave in which it leaves; 0 if it does not · ``refusal``: why the Eviction API refuses to
-    evict it to the end · ``preempted``: evicted from another node, by preemption for a pod of the drain ·
-    ``after_grace``: placed only after the grace period of its home · ``placement``: of the new pod; ``None`` if there
-    is none · ``returned``: node of the new pod that waited until the drained node was uncordoned · ``fault``: why its
-    home is unknown.
+    ``wave``: number of the wave in which it leaves; 0 if it does not · ``refusal``: why the Eviction API does not evict
+    it, as of the last wave; empty if it does · ``preempted``: evicted from another node, by preemption for a pod of the
+    drain · ``after_grace``: placed only after the grace period of its home · ``placement``: of the new pod; ``None`` if
+    there is none · ``returned``: node of the new pod that waited until the drained node was uncordoned · ``fault``: why
+    its home is unknown.
     """
 
     pod: Pod
@@ -100,7 +100,7 @@ class DrainPlacer(Placer):
         return placement
 
     def fitting(self, pod: Pod) -> Sequence[str]:
-        """Return the nodes that fit a pod if no plugin holds it to its home; none if a plugin fails."""
+        """Return the nodes that fit a pod without the filters that keep homes; none if a plugin fails."""
         search = self.without_homes(self._scratch.framework_for(pod))
 
         def passed() -> Sequence[str]:
