@@ -11,7 +11,7 @@ SECONDS: Final = 8.0
 
 
 class Budget:
-    """Processor time that is left. ``seconds``: maximum; ``None``: no limit. It counts from the creation."""
+    """Processor time that is left. ``seconds``: maximum; ``None``: no limit. Time counts from its creation."""
 
     def __init__(self, seconds: float | None, clock: Callable[[], float] = process_time) -> None:
         self._seconds = seconds
