@@ -31,10 +31,10 @@ _FIRST: Final = 32
 
 _MOST: Final = 2048
 MOST_ATTEMPTS: Final = 16
-"""Maximum number of attempts to judge some nodes, because the counts of one pod can displace each other."""
+"""Maximum number of attempts to judge some nodes. The counts for one pod can displace each other from the cache."""
 
 RUN_SECONDS: Final = 0.0032
-"""Seconds after which a judgement lets other tasks run, before its next step. With this step, that is below 5 ms."""
+"""Seconds after which a judgement lets other tasks run. With the step under way, it runs for less than 5 ms."""
 
 _STEP_SECONDS: Final = 0.001
 """Processor time that a step should take. The next step has up to four times as many nodes, or half as many."""

@@ -42,7 +42,10 @@ MOST_DOMAINS: Final = 50
 
 FRESH_SECONDS: Final = 15.0
 PAUSE_FACTOR: Final = 50.0
-"""A count is used for ``FRESH_SECONDS``, or this many times its processor time, so that counting takes at most 2 %."""
+"""A count is used for this many times its processor time, but at least for ``FRESH_SECONDS``.
+
+So counting takes at most 2 % of the time.
+"""
 
 REFRESH_SECONDS: Final = 60.0
 """Seconds between two counts of the background task, for the metric."""

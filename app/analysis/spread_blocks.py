@@ -49,7 +49,10 @@ _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
 
 
 class SpreadBlock(Struct, frozen=True):
-    """Cause that keeps a pod waiting. ``verdict``: constraints and other reasons, no numbers. ``note``: as text."""
+    """Cause that keeps a pod waiting. ``note``: text of the Event, with numbers.
+
+    ``verdict``: constraints and reasons without numbers. While it stays equal, no further Event is written.
+    """
 
     verdict: Hashable
     note: str

@@ -75,7 +75,7 @@ class SpreadChanges:
                         "FewerPods", text, pod, inside, others, deleted, reads=SPREAD, instead=number < most
                     )
                     if bool(fitting) != (number == most):
-                        break  # fewer pods do, or the most do not help, so that fewer do not either
+                        break  # this smaller number suffices, or even the largest does not help
 
     def _choose(self, pod: Pod, counted: Sequence[Pod], crowded: Collection[str], chosen: list[Pod]) -> Iterator[None]:
         """Add the pods to delete to ``chosen``: first those without which the pod's requests fit on their own node."""

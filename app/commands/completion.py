@@ -33,7 +33,7 @@ _COLLECTIONS: Final = {
     "namespace": "/api/v1/namespaces",
     "homeport_namespace": "/api/v1/namespaces",
 }
-"""List with the possible values of an argument that is the name of an object, by the parser's name of the argument."""
+"""Path of the list that has the possible names, by the argument's name in the parser."""
 
 Names = Callable[[Login, str], Iterable[str]]
 """Function that returns the names of the objects in the list at a path of the API server; none without an answer."""

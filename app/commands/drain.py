@@ -88,7 +88,7 @@ def _lines(answer: Json, *, wide: bool, headers: bool) -> Iterator[str]:
 
 def _verdict(item: Json) -> str:
     if not item["known"]:
-        return f"{item['node']}: there is no such node; home of {len(item['homes']) + item['moreHomes']}"
+        return f"{item['node']}: there is no such node; homes on it: {len(item['homes']) + item['moreHomes']}"
     leaving = len(item["pods"])
     parts = [text.format(item[name]) for name, text in _BAD.items() if item[name]]
     if item["lost"]:

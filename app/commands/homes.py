@@ -118,7 +118,7 @@ def move(server: Pages, login: Login, owner: OwnerArgument, node: str, *, force:
     Raises ``CommandError`` if that fails, and ``UsageError`` for an empty ``node``.
     """
     if not node:
-        raise UsageError(f"{owner}: a home has a name; release takes it away")
+        raise UsageError(f"{owner}: the name of the node is empty; release removes a home")
     _require_api_server(server, owner)
     before = _done(by_hand.change(login, owner.target, node, check_node=not force), server, owner)
     if before == node:
@@ -138,7 +138,7 @@ def release(server: Pages, login: Login, owner: OwnerArgument) -> str:
         raise CommandError(f"{owner} has no home")
     if released.remembered:
         return f"{owner} is gone: its remembered home {_readable(released.before)} was removed"
-    return f"{owner}: {_readable(released.before)} is no longer the home; the next first bind creates one"
+    return f"{owner}: {_readable(released.before)} is no longer the home; the next bind creates a new one"
 
 
 def keep(server: Pages, login: Login, owner: OwnerArgument) -> str:

@@ -53,7 +53,7 @@ def rendered(answer: Json, output: str) -> str:
 
 
 def _waiting(domain: Json) -> list[str]:
-    """Return the names of the workloads that would wait in a variant."""
+    """Return the names of the workloads with pods that would wait in at least one variant."""
     return [_name(it) for it in domain["workloads"] if any(it[name] and it[name]["waiting"] for name in VARIANTS)]
 
 
@@ -113,7 +113,8 @@ def _verdict(key: str, domain: Json) -> str:
         return f"{text}: not computed"
     most = max(waiting)
     return coloured(
-        f"{text}: {f'up to {most} pods would wait' if most else 'no pod would wait'}", BAD if most else GOOD
+        f"{text}: {f'up to {most} pod{"s"[: most != 1]} would wait' if most else 'no pod would wait'}",
+        BAD if most else GOOD,
     )
 
 

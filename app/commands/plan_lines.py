@@ -66,3 +66,8 @@ def notes(answer: Json) -> Iterator[str]:
     if remarks:
         yield ""
         yield from remarks
+
+
+def tied(others: int) -> str:
+    """Return the remark on ``others``, the number of other nodes with the same score; at least 1."""
+    return "or another node with the same score" if others == 1 else f"or one of {others} others with the same score"

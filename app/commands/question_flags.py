@@ -134,7 +134,7 @@ def _add_homes(commands: Any, prog: str) -> None:
     move = _add_change(actions, "move", "make another node the home")
     move.add_argument("node", metavar="NODE", help="the new home")
     move.add_argument("--force", action="store_true", help="do not check that the node exists")
-    _add_change(actions, "release", "remove the home; the next first bind creates one")
+    _add_change(actions, "release", "remove the home; the next bind creates a new one")
     _add_change(actions, "keep", "make the pod's current node its home")
 
 
@@ -146,7 +146,7 @@ def _add_list(actions: Any) -> None:
     parser.add_argument(
         "--orphaned",
         action="store_true",
-        help="list only homes whose node is gone or another machine, or whose owner is gone",
+        help="list only homes whose owner is gone, or whose node is gone or is another machine of that name",
     )
     parser.add_argument("--away", action="store_true", help="list only homes whose node accepts no pods now")
     parser.add_argument("--contradictory", action="store_true", help="list only homes that contradict other settings")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from app.commands.output import BAD, GOOD, coloured, escaped, structured
-from app.commands.plan_lines import notes, spread_lines
+from app.commands.plan_lines import notes, spread_lines, tied
 from app.commands.service import Pages
 from app.kube.names import shown
 
@@ -99,7 +99,7 @@ def _verdict(answer: Json) -> str:
 
 
 def _about(eviction: Json, *, wide: bool) -> Iterator[str]:
-    ties = f" or one of {eviction['ties']} nodes with the same score" if eviction["ties"] else ""
+    ties = f" {tied(eviction['ties'])}" if eviction["ties"] else ""
     yield f"{eviction['namespace']}/{eviction['pod']}: {eviction['nodeName']} -> {eviction['goesTo']}{ties}"
     for improved in eviction["improves"]:
         domains = f"{improved['leaves'] or 'none'} -> {improved['enters'] or 'none'}"

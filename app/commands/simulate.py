@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from app.commands import table
 from app.commands.output import BAD, GOOD, coloured, structured
-from app.commands.plan_lines import notes, spread_lines, waiting_lines
+from app.commands.plan_lines import notes, spread_lines, tied, waiting_lines
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.targets import kind_of, unknown_kind
 from app.kube.names import shown
@@ -130,7 +130,7 @@ def _verdict(answer: Json) -> str:
 def _row(pod: Json) -> tuple[str, str, str, str]:
     remarks = [pod["approximate"]] if pod["approximate"] else []
     if pod["ties"]:
-        remarks.append(f"or one of {pod['ties']} nodes with the same score")
+        remarks.append(tied(pod["ties"]))
     if pod["victims"]:
         others = len(pod["victims"]) - _MOST_VICTIMS
         victims = ", ".join(pod["victims"][:_MOST_VICTIMS]) + (f" and {others} more" if others > 0 else "")

@@ -64,7 +64,7 @@ def source_of(
 
 
 def check_not_empty(arguments: argparse.Namespace, *flags: str) -> None:
-    """Raise ``UsageError`` for a flag without a value, as from an unset variable: the live cluster would answer."""
+    """Raise ``UsageError`` for an empty flag, as from an unset variable. Else the live cluster would answer."""
     for flag in flags:
         if getattr(arguments, flag) == "":
             raise UsageError(f"--{flag} is empty")

@@ -95,7 +95,7 @@ def explained(
     if bool(target) == bool(selector):
         raise TargetError("explain needs a POD or -l SELECTOR, and not both")
     if everywhere and (target or node):
-        raise TargetError("-A is for a selector: give the namespace of a POD with -n, and no --node")
+        raise TargetError("-A needs -l SELECTOR, without --node; for a POD, give its namespace with -n")
     if everywhere:
         return "/api/v1/explain", {"labelSelector": selector}
     first, slash, name = target.rpartition("/")

@@ -96,7 +96,7 @@ def _add_lose(commands: Any, prog: str) -> None:
         "lose",
         help="show what the loss of a zone, or of other nodes with a label, would do to each workload",
         description="Lose all nodes with a label on a copy of the cluster, and place their pods again. The three "
-        "variants stand side by side, because topology spread answers them differently. Nothing is written to the "
+        "variants stand side by side, because topology spread treats them differently. Nothing is written to the "
         "cluster.",
         epilog=_LOSE_EPILOG.format(prog=prog),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -76,7 +76,10 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class _FailedRead(Struct, frozen=True):
-    """Failed read, not repeated before ``until``. ``cause``: error to raise again; empty if none is raised."""
+    """Failed read, not repeated before ``until``.
+
+    ``cause``: text of the ``Unreadable`` to raise again. If it is empty, the object counts as missing.
+    """
 
     until: float
     cause: str

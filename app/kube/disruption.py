@@ -58,7 +58,7 @@ class StatusObject(Protocol):
 
 
 def disruption_of(spec: SpecObject, status: StatusObject) -> Disruption:
-    """Return these fields of a pod; ``NO_DISRUPTION`` itself if all have their defaults."""
+    """Return the ``Disruption`` of a pod; ``NO_DISRUPTION`` itself if all fields have their defaults."""
     disruption = Disruption(
         spec.preemption_policy == _NEVER,
         None if status.start_time is None else status.start_time.timestamp(),

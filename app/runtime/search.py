@@ -97,8 +97,8 @@ class Search:
     def find_nodes_that_fit(self, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> SearchResult:
         """Run PreFilter and Filter on the candidates, with cached verdicts where possible.
 
-        Names of nodes that do not exist neither pass nor are rejected. Raises ``PluginError``
-        or ``Unprepared``, also when rejections are read.
+        Names of nodes that do not exist neither pass nor are rejected. Raises ``PluginError`` or ``Unprepared``. The
+        result computes its rejections when they are first read, and can raise these exceptions then.
         """
         state = CycleState() if state is None else state
         prepared = self.filters.pre_filter(state, pod)

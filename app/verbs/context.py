@@ -1,4 +1,7 @@
-"""Dependencies and helpers of all verbs: snapshot, profiles, owner lookup, expected binds, decoder of deep requests."""
+"""Dependencies and helpers of all verbs: snapshot, profiles, owner lookup and expected binds.
+
+Also decodes requests that are nested too deeply for the usual decoder.
+"""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ SECONDS: Final = 8.0
 
 
 class Budget:
-    """Processor time that is left. ``seconds``: maximum; ``None``: no limit. It counts from the creation."""
+    """Processor time that is left. ``seconds``: maximum; ``None``: no limit. Time counts from its creation."""
 
     def __init__(self, seconds: float | None, clock: Callable[[], float] = process_time) -> None:
         self._seconds = seconds
@@ -21,7 +21,7 @@ class Budget:
 
     @property
     def is_over(self) -> bool:
-        """True if no processor time is left. A computation that reads this leaves out its further parts."""
+        """True if no processor time is left. Sets ``was_over``, which marks the answer as incomplete."""
         self.was_over |= self._seconds is not None and self._clock() - self._began > self._seconds
         return self.was_over
 

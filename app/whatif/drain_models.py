@@ -69,8 +69,8 @@ class DrainedBudget(CamelModel):
     current_healthy: int
     desired_healthy: int
     pods: int = Field(description="Number of pods of the node that it guards.")
-    waves: list[int] = Field(description="Waves in which it allows their evictions.")
-    blocked: int = Field(description="Number of pods that it never allows to evict.")
+    waves: list[int] = Field(description="Waves in which pods that it guards leave.")
+    blocked: int = Field(description="Number of pods whose eviction it never allows.")
 
 
 class HomeLeft(ListedHome):
@@ -88,7 +88,11 @@ class DrainedGroup(WaitingGroup):
 
 
 class DrainedNode(CamelModel):
-    """Drain of one node. The sum of the first three numbers is the sum of the six outcomes."""
+    """Drain of one node.
+
+    The sum of ``evicted``, ``waitedBefore`` and ``preempted`` is the sum of the six outcomes, ``placed`` to
+    ``notReached``.
+    """
 
     node: str
     known: bool = Field(description="True if the node exists.")

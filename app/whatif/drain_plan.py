@@ -187,7 +187,7 @@ class _Plan:
 
 
 def _samples(leaving: Iterable[LeavingPod]) -> dict[str, Pod]:
-    """Return a pod with constraints of each workload."""
+    """Return one pod of each workload with topology spread constraints."""
     samples: dict[str, Pod] = {}
     for pod in (it.pod for it in leaving):
         if pod.spec.spread and pod.owner is not None:

@@ -100,7 +100,7 @@ class DrainPlacer(Placer):
         return placement
 
     def fitting(self, pod: Pod) -> Sequence[str]:
-        """Return the nodes that fit a pod if no plugin holds it to its home; none if a plugin fails."""
+        """Return the nodes that fit a pod without the filters that keep homes; none if a plugin fails."""
         search = self.without_homes(self._scratch.framework_for(pod))
 
         def passed() -> Sequence[str]:

@@ -41,7 +41,7 @@ class BudgetState:
         return f"{self.budget.namespace}/{self.budget.name}"
 
     def refusal(self, pod: Pod) -> str:
-        """Return why the budget does not allow to evict the pod now; empty if it does."""
+        """Return why the budget does not allow the pod's eviction now; empty if it does."""
         desired = self.budget.desired_healthy
         if not is_ready(pod) and (self.budget.allows_unready or self.healthy >= desired > 0):
             return ""

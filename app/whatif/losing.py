@@ -36,9 +36,10 @@ MOST_CHANGED: Final = 20
 """Maximum number of workloads of each variant for which changes of a field are tried."""
 
 _ORDER: Final = (LossVariant.TAINTED, LossVariant.FULL, LossVariant.GONE)
-"""Order of the variants. Deleted nodes come back as the last nodes, and scores use the size of an image on the first.
+"""Order in which the variants are computed. The variant that deletes nodes is last, because it changes their order.
 
-So the nodes are deleted last. Sizes of one image differ between nodes only by mistake.
+Restored nodes are the last of all nodes, and scores use the size of an image on the first node that has it. So a later
+variant could have other scores, if nodes wrongly report different sizes of one image.
 """
 
 _MOST_REASONS: Final = 3
@@ -280,7 +281,7 @@ def _outcome(loss: _WorkloadLoss) -> Mapping[str, Any]:
 
 
 def _reasons(waiting: Sequence[Placement]) -> Iterable[Mapping[str, Any]]:
-    """Yield the most frequent reasons, as numbers of nodes of one pod."""
+    """Yield the most frequent reasons, each with the largest number of nodes that it rejects for one pod."""
     nodes: dict[Status, int] = {}
     for placement in waiting:
         gate = () if placement.gate.is_success else ((placement.gate, 0),)

@@ -1,6 +1,6 @@
 """Loss of some nodes on a scratch cluster, in three variants, and its reversal.
 
-People mix up the three variants, and topology spread answers them differently. A domain whose nodes are gone does not
+People mix up the three variants, and topology spread treats them differently. A domain whose nodes are gone does not
 count. A domain of tainted nodes counts, unless the constraint has ``nodeTaintsPolicy: Honor``. A domain without room
 always counts. To copy a large cluster takes a second, so the three variants of all domains use one copy.
 """

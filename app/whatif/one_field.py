@@ -35,7 +35,10 @@ _NODE_AFFINITY: Final = "NodeAffinity"
 _POD_AFFINITY: Final = "InterPodAffinity"
 
 _MORE_SKEW: Final = (1, 2, 3, 4, 6, 8)
-"""Increases of ``maxSkew`` to try before the number of waiting pods, which always suffices for one constraint."""
+"""Increases of ``maxSkew`` to try first. The last one tried is the number of waiting pods.
+
+That always suffices for one constraint.
+"""
 
 Changed = Callable[[PodSpec], PodSpec]
 
@@ -136,7 +139,7 @@ class OneField:
         return HomeLists((framework,), self._scratch.guard).home_of(framework, pod)
 
     def _attempts(self, waiting: Sequence[Placement]) -> Iterator[_FieldAttempt]:
-        """Yield the changes of rules that reject a node first."""
+        """Yield the changes of rules that reject nodes, in the order in which they are tried."""
         placement = waiting[0]
         pod, plugins = placement.pod, {status.plugin for it in waiting for status, _ in it.rejections}
         if keeps_homes(self._scratch.framework_for(pod), placement):
@@ -206,7 +209,7 @@ def _without_terms(name: str) -> Changed:
 
 
 def _of_requests(nodes: Candidates, spec: PodSpec) -> Iterator[_FieldAttempt]:
-    """Yield smaller requests of each resource: the most that is free on a node, a half and a quarter."""
+    """Yield smaller requests of each resource: the most that is free on a node, and 1/2 and 1/4 of the request."""
     resources = spec.parts.resources
     wanted_of = {} if resources is None else resources.requests
     most = dict.fromkeys(wanted_of, 0)

@@ -195,7 +195,7 @@ def recreated(pod: Pod) -> Pod:
 
 
 def original_name(pod: Pod) -> str:
-    """Return the name of the pod in whose stead this pod was created, however often; else the name of the pod."""
+    """Return the pod's name before it was created again, once or several times; else its name."""
     name, uid = pod.name, pod.uid
     while uid.endswith(AGAIN):
         name, uid = name.removesuffix(AGAIN), uid.removesuffix(AGAIN)

@@ -218,7 +218,7 @@ def _with_requests(container: Mapping[str, Any], place: Place) -> dict[str, Any]
 
 
 def _pod_resources(resources: Mapping[str, Any], spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return the resources of a pod with those limits as requests that neither the pod nor a container requests."""
+    """Return a pod's resources. A limit becomes a request if neither the pod nor a container requests the resource."""
     limits, requests = _amounts(resources, "limits", place[:-1]), _amounts(resources, "requests", place[:-1])
     containers = [it for field in _CONTAINERS for it in spec.get(field) or ()]
     of_containers = {key for it in containers for key in (it.get("resources") or {}).get("requests") or ()}
@@ -246,7 +246,10 @@ def _add_host_ports(spec: dict[str, Any]) -> None:
 
 
 def _host_ports(ports: Any) -> Any:
-    """Return the ports of a container in the network of its node. Another type than a list stays as it is."""
+    """Return the ports of a container that uses its node's network. By default, ``hostPort`` is ``containerPort``.
+
+    A value that is not a list is returned unchanged.
+    """
     if not isinstance(ports, list):
         return ports
     return [

@@ -30,7 +30,7 @@ _POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 _POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 _COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _OTHER_REVISIONS: Final = "pods of several controllers exist; a rollout changes their order"
-_GENERATED_CLAIMS: Final = "devices of the ResourceClaims that the copied pod has"
+_GENERATED_CLAIMS: Final = "uses the ResourceClaims of the copied pod; the real pod gets new ones"
 
 
 class WorkloadPods:

@@ -44,7 +44,9 @@ class ScratchCluster:
         self._frameworks: dict[str, Framework] = {}
 
     def copying(self, in_flight: Sequence[Pod] = ()) -> Iterator[None]:
-        """Copy all nodes, pods and objects, in short steps. ``in_flight``: pods that are on a node only elsewhere.
+        """Copy all nodes, pods and objects, in short steps.
+
+        ``in_flight``: pods that are on a node only in the snapshot of the decisions, each with that node.
 
         The source can change between two steps. The copy then has some objects from before a change.
         """

@@ -41,7 +41,7 @@ MOST_OBJECTS: Final = 10_000
 """Maximum number of objects of a request, those in Lists included."""
 
 _MOST_LISTS: Final = 3
-"""Maximum number of Lists within each other."""
+"""Maximum depth of Lists in Lists."""
 
 _MOST_DEPTH: Final = 64
 _PODS_PER_STEP: Final = 32

@@ -181,7 +181,7 @@ class WorkloadOutcome(LostPods):
 
 
 class LostWorkload(CamelModel):
-    """Workload with lost or evicted pods, in each variant of the loss."""
+    """Workload with lost or evicted pods, and its outcome in each variant of the loss."""
 
     namespace: str
     kind: str

@@ -82,7 +82,7 @@ def _int64(value: int) -> int:
 
 
 def _sum(raw: int, sizes: list[int]) -> int:
-    """Return the sum of the sizes of the bits in ``raw``, wrapped to an int64."""
+    """Return the sum of the ``sizes`` of the images whose bits are set in ``raw``, wrapped to an int64."""
     total = 0
     while raw:
         lowest = raw & -raw

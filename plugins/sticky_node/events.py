@@ -190,7 +190,7 @@ def edited(
     elif now:
         reason, note = "HomeMoved", f"the home{ordinal} was moved from {old} to {new}"
     else:
-        reason, note = "HomeGivenUp", f"{old} is not the home{ordinal} any more: the next first bind makes one"
+        reason, note = "HomeGivenUp", f"{old} is not the home{ordinal} any more: the next bind makes a new one"
     events.event(Reference.to(kind, obj), _node(now or was), "Normal", reason, _EDITING, note)
 
 
@@ -238,7 +238,10 @@ def report_edits(
 def _report_edit(
     suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> bool:
-    """Report an edit of one slot's home. Return false if the home was not edited."""
+    """Report that a home was removed, or set or moved by someone other than Homeport. Return false if it was not.
+
+    ``suffix``: end of the home's annotation: empty, or a dot and the ordinal of the pod.
+    """
     slot = suffix[1:]
     was, now = home_in(old, slot), home_in(new, slot)
     is_ours = old.annotations.get(f"{HOME_POD}{suffix}") != new.annotations.get(f"{HOME_POD}{suffix}")

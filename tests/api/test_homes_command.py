@@ -237,7 +237,7 @@ def test_homes_of_a_saved_cluster_are_not_written(
 
 
 def test_a_home_needs_a_name(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = "homeport: VirtualMachine machines/db01: a home has a name; release takes it away\n"
+    told = "homeport: VirtualMachine machines/db01: the name of the node is empty; release removes a home\n"
 
     assert (2, "", told) == ran(capsys, url, "move", "vm/db01", "", "-n", "machines")
 

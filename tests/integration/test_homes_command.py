@@ -121,7 +121,7 @@ def test_a_person_sees_moves_keeps_and_releases_homes(
 
     heard = annotations(client, "db01")[f"{HOME}-pod"]
     code, out, _ = person.does("release", "virtualmachines.kubevirt.io/db01")
-    assert (0, "VirtualMachine default/db01: zone-a-1 is no longer the home; the next first bind creates one\n") == (
+    assert (0, "VirtualMachine default/db01: zone-a-1 is no longer the home; the next bind creates a new one\n") == (
         code,
         out,
     )

@@ -436,7 +436,7 @@ class AllocationSearch:
             raise _ProofTooLong
 
     def _all_slices(self) -> Iterator[tuple[int, ResourceSlice] | None]:
-        """Yield (position of the first device, slice) for each slice, and ``None`` where other requests can run.
+        """Yield (position of the first device, slice) for each slice, and ``None`` where other tasks can run.
 
         No ``_Candidate`` is created, because creating one takes several times as long as examining a device.
         """
@@ -752,9 +752,10 @@ def _roll_back(undo: list[Undo]) -> None:
 
 
 def _alternatives(request: DeviceRequest) -> list[tuple[ExactRequest, str]]:
-    """Return the alternatives of a request, each with the request's name.
+    """Return the alternatives of a request, each with the name of the request as its parent.
 
-    A request without alternatives is returned with an empty name. Raises ``AllocationError`` for an unknown type.
+    A request without alternatives is returned itself, with an empty parent.
+    Raises ``AllocationError`` for an unknown type.
     """
     if request.first_available:
         return [(it, request.name) for it in request.first_available]

@@ -110,7 +110,7 @@ def test_nodes_that_do_not_exist() -> None:
     item = node(known=False, node="n9", suggestion="; did you mean n1?")
 
     assert "there is no node 'n9'; did you mean n1?" == unknown(plan(node(), item))
-    assert "n9: there is no such node; home of 0" == rendered(plan(item), "table")
+    assert "n9: there is no such node; homes on it: 0" == rendered(plan(item), "table")
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)

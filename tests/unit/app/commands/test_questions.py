@@ -66,7 +66,7 @@ def test_targets_of_explain(words: list[str], path: str, query: dict[str, str]) 
         (["deploy/web", "--node", "n1"], "--node is for one pod"),
         (["-l", "app=web", "--node", "n1"], "--node is for one pod"),
         (["shop/web", "-n", "other"], f"'shop/web' is in another namespace than -n other; or {unknown_kind('shop')}"),
-        (["web", "-A"], "-A is for a selector: give the namespace of a POD with -n, and no --node"),
+        (["web", "-A"], "-A needs -l SELECTOR, without --node; for a POD, give its namespace with -n"),
         (["-l", "app in"], "--selector: 'app in': not a label selector, such as app=web,tier in (a,b)"),
         (["web", "-n", "No_Label"], "'No_Label' cannot be the name of a namespace"),
     ],

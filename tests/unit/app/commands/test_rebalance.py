@@ -77,7 +77,7 @@ def test_the_text_says_what_each_eviction_improves() -> None:
     assert [
         "# 1 eviction, after which all constraints hold again",
         "# run the lines in this order, each after the new pod of the line before is ready",
-        "# shop/web-1: n1 -> n2 or one of 2 nodes with the same score",
+        "# shop/web-1: n1 -> n2 or one of 2 others with the same score",
         "#   Deployment/shop/web, zone: a -> b, skew 3 -> 1",
         call_of(eviction()),
         "# disruption budgets were not checked: no profile here reads them",

@@ -77,5 +77,5 @@ def test_a_selector_in_all_namespaces() -> None:
     query = {"labelSelector": "app=web"}
     assert ("/api/v1/explain", query) == explained("", "app=web", "", None, of_context, everywhere=True)
     for target, selector, node in (("web-1", "", ""), ("", "app=web", "n1")):
-        with pytest.raises(TargetError, match=r"^-A is for a selector"):
+        with pytest.raises(TargetError, match=r"^-A needs -l SELECTOR"):
             explained(target, selector, node, None, of_context, everywhere=True)
