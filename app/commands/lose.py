@@ -112,10 +112,8 @@ def _verdict(key: str, domain: Json) -> str:
     if not waiting:
         return f"{text}: not computed"
     most = max(waiting)
-    return coloured(
-        f"{text}: {f'up to {most} pod{"s"[: most != 1]} would wait' if most else 'no pod would wait'}",
-        BAD if most else GOOD,
-    )
+    waits = f"up to {most} pod{'s'[: most != 1]} would wait" if most else "no pod would wait"
+    return coloured(f"{text}: {waits}", BAD if most else GOOD)
 
 
 def _is_evicted(workload: Json) -> bool:
