@@ -112,9 +112,9 @@ def _verdict(key: str, domain: Json) -> str:
     if not waiting:
         return f"{text}: not computed"
     most = max(waiting)
+    pods = "pod" if most == 1 else "pods"
     return coloured(
-        f"{text}: {f'up to {most} pod{"s"[: most != 1]} would wait' if most else 'no pod would wait'}",
-        BAD if most else GOOD,
+        f"{text}: up to {most} {pods} would wait" if most else f"{text}: no pod would wait", BAD if most else GOOD
     )
 
 
