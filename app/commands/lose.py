@@ -112,8 +112,10 @@ def _verdict(key: str, domain: Json) -> str:
     if not waiting:
         return f"{text}: not computed"
     most = max(waiting)
-    waits = f"up to {most} pod{'s'[: most != 1]} would wait" if most else "no pod would wait"
-    return coloured(f"{text}: {waits}", BAD if most else GOOD)
+    pods = "pod" if most == 1 else "pods"
+    return coloured(
+        f"{text}: up to {most} {pods} would wait" if most else f"{text}: no pod would wait", BAD if most else GOOD
+    )
 
 
 def _is_evicted(workload: Json) -> bool:
