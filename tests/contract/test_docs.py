@@ -179,7 +179,7 @@ class TestMetrics:
         }
 
     def test_all_that_plugins_are_timed_at_beside_the_points_is_named(self) -> None:
-        (told,) = re.findall(r"Beside the extension points(.+?)\.", page("metrics.md"), re.DOTALL)
+        (told,) = re.findall(r"Besides the extension points(.+?)\.", page("metrics.md"), re.DOTALL)
 
         assert [*(timed_as for *_, timed_as in _OPTIONAL_METHODS), "Changed", "Explain", "Homes"] == ticked(told)
 
