@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.generate import SPREADING
-from tests.conformance.live import cases, drains, losses, prioritize, rebalances, remedies, whole
+from tests.conformance.live import cases, drains, losses, prioritize, rebalances, remedies, simulations, whole
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
 
@@ -14,6 +14,7 @@ pytestmark = pytest.mark.long
 CASES = 6
 STUCK = 20
 DRAINS = 5
+SIMULATIONS = 5
 LOSSES = 5
 REBALANCES = 5
 
@@ -70,6 +71,15 @@ def test_the_best_remedy_of_a_stuck_pod_lets_it_be_bound(plane: ControlPlane) ->
     assert all(it.bound == it.tried for it in tallies if it.sort != remedies.NONE)
     assert remedies.enough(tallies)
     assert len(tallies) > 4
+
+
+def test_pods_go_where_a_simulation_says(plane: ControlPlane) -> None:
+    tally = simulations.measure(plane, SIMULATIONS)
+
+    assert [] == tally.wrong
+    assert SIMULATIONS == tally.cases
+    assert tally.equal == tally.pods > SIMULATIONS
+    assert 0 < tally.unique
 
 
 def test_a_drain_does_what_its_plan_says(plane: ControlPlane) -> None:
