@@ -27,6 +27,7 @@ FULL: Final = 0.9
 
 _STEP: Final = 50
 _WAITS: Final = "exists and waits now"
+_SHARED: Final = "as if no other new pod took its volumes or devices"
 
 
 class Scale(Struct, frozen=True):
@@ -151,12 +152,25 @@ def _pod(placement: Placement, simulated_pod: SimulatedPod | None) -> Mapping[st
         "namespace": placement.pod.namespace,
         "pod": placement.pod.name,
         "workload": simulated_pod.workload if simulated_pod is not None else "",
-        "approximate": simulated_pod.approximate if simulated_pod is not None else "evicted before, created again",
+        "approximate": "; ".join(
+            filter(None, (_origin(simulated_pod), _SHARED if _takes_scarce(placement.pod) else ""))
+        ),
         "nodeName": placement.node,
         "ties": placement.ties,
         "nominatedNodeName": placement.nominated,
         "victims": [str(it) for it in placement.victims],
     }
+
+
+def _origin(simulated_pod: SimulatedPod | None) -> str:
+    """Return why a pod is approximate because of where it comes from; empty if it is not."""
+    return "evicted before, created again" if simulated_pod is None else simulated_pod.approximate
+
+
+def _takes_scarce(pod: Pod) -> bool:
+    """Return True if the pod needs volumes or devices that another pod could take."""
+    parts = pod.spec.parts
+    return bool(parts.pending_volumes) or (parts.claims is not None and parts.claims.wants_devices)
 
 
 def _full_nodes(scratch: ScratchCluster, names: Iterable[str]) -> Iterable[Mapping[str, Any]]:

@@ -126,6 +126,15 @@ async def test_pods_of_the_workload_that_wait_already_are_tried_first(tmp_path: 
     assert (2, f"web-{HASH}-9", "exists and waits now") == (len(pods), pods[0]["pod"], pods[0]["approximate"])
 
 
+async def test_pods_that_could_take_the_same_volume_are_marked(api: Api) -> None:
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    pods = [pod_object(name, containers=containers("1"), more={"volumes": [volume]}) for name in ("one", "two")]
+
+    answer = await simulated(api, objects=pods)
+
+    assert ["as if no other new pod took its volumes or devices"] * 2 == [it["approximate"] for it in answer["pods"]]
+
+
 async def test_a_scale_down_names_the_pods_that_go(api: Api) -> None:
     answer = await simulated(api, scale=[{"namespace": "default", "kind": "Deployment", "name": "web", "replicas": 1}])
 
