@@ -257,7 +257,7 @@ class WorkloadBuilder:
         every = {**self._template.labels, **labels}
         spec = spec_for(self._template, every)
         if claims:
-            replaced = {it["name"] for it in claims}
+            replaced = [it["name"] for it in claims]  # a list, because a wrong name can be unhashable
             spec["volumes"] = [*claims, *(it for it in spec.get("volumes") or () if it.get("name") not in replaced)]
         metadata = {
             "name": name,
