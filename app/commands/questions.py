@@ -19,6 +19,8 @@ from app.commands.sources import login_of
 from app.commands.targets import TargetError, explained, kind_of, unknown_kind
 from app.kube.names import is_label, shown
 from app.kube.selectors import InvalidSelector, parse_selector
+from app.whatif.rebalance_plan import MOST_EVICTIONS
+from app.wire.whatif_v1 import LONGEST_LABEL_KEY, LONGEST_LABEL_VALUE
 
 WAITS: Final = 1
 """Exit code if a pod waits or would wait, or a constraint stays above ``maxSkew``."""
@@ -219,6 +221,8 @@ def run_rebalance(arguments: argparse.Namespace, ask: Ask) -> int:
     workload = _workload(arguments.workload)
     if workload and not namespace:
         raise UsageError("a workload is in one namespace: give -n instead of -A")
+    if not 1 <= arguments.most <= MOST_EVICTIONS:
+        raise UsageError(f"--most must be from 1 to {MOST_EVICTIONS}")
     body = {"namespace": namespace, **workload, "most": arguments.most, "soft": arguments.soft}
     answer = rebalance.answered(ask(), body)
     if missing := rebalance.unknown(answer, namespace, arguments.workload or ""):
@@ -232,6 +236,8 @@ def run_lose(arguments: argparse.Namespace, ask: Ask) -> int:
     key, equals, value = arguments.label.partition("=")
     if not key:
         raise UsageError("the key of the label is empty")
+    if len(key) > LONGEST_LABEL_KEY or len(value) > LONGEST_LABEL_VALUE:
+        raise UsageError(f"{shown(arguments.label)} cannot be a label: it is too long")
     answer = lose.answered(ask(), key, value if equals else None)
     if text := lose.rendered(answer, arguments.output):
         print(printable(text))  # noqa: T201  # the answer of the command

@@ -8,10 +8,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.analysis.skew_estimate import Key, SkewEstimate
+from app.analysis.spread_blocks import SPREAD
 from app.analysis.workloads import workload_of, workloads_of
 from app.cache.cluster import Cluster
 from app.framework.explanation import DomainLimit
 from app.kube.kinds import POD_DISRUPTION_BUDGETS
+from app.verbs.outcome import VerbFailure
 from app.verbs.similar import MOST_COMPARED, similar
 from app.verbs.unserved import printable
 from app.whatif.budget import Budget
@@ -24,15 +26,13 @@ DEFAULT_EVICTIONS: Final = 20
 MOST_EVICTIONS: Final = 1000
 """Maximum number of evictions of one plan."""
 
-MOST_TARGETS: Final = 1000
-"""Maximum number of workloads that are counted exactly."""
-
 MOST_SPREAD: Final = 100
 """Maximum number of workloads whose domains are listed. Each can have as many domains as there are nodes."""
 
 _MOST_REASONS: Final = 5
 _FULL: Final = "at most {} evictions were allowed"
 _OVER: Final = "there was no time left"
+_NOT_JUDGED: Final = "no profile here judges PodTopologySpread: set explain: complete, or ask with --local"
 _NONE: Final = "no pod can be evicted to improve it"
 
 Steps = Generator[str | None, None, Mapping[str, Any]]
@@ -49,7 +49,9 @@ class RebalanceRequest(Struct, frozen=True):
 
 
 def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budget) -> Steps:
-    """Choose evictions. The steps return the fields of a ``RebalancePlan``. Raises ``RequestMistake``, ``PluginError``.
+    """Choose evictions. The steps return the fields of a ``RebalancePlan``.
+
+    Raises ``RequestMistake``, ``PluginError``, and ``VerbFailure`` if no profile judges PodTopologySpread.
 
     If the budget ends, the workloads that are left are not improved.
     """
@@ -64,8 +66,10 @@ def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budge
     yield "collecting workloads"
     yield from estimate.collecting()
     keys = [key for key in sorted(estimate.workloads, key=lambda it: it[:3]) if _matches(key, request)]
+    if keys and not any(SPREAD in scratch.framework_for(estimate.workloads[key][-1]).plugins for key in keys):
+        raise VerbFailure("nothing_to_do", _NOT_JUDGED)
     candidates: list[Key] = []
-    yield from estimate.estimating(keys, candidates, MOST_TARGETS)
+    yield from estimate.estimating(keys, candidates, len(keys))
     rebalancing = Rebalancing(scratch, estimate.workloads, budget, most=request.most, soft=request.soft)
     before: dict[Key, Limits] = {}
     for key in candidates:
@@ -91,6 +95,8 @@ def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budge
 
 
 def _matches(key: Key, request: RebalanceRequest) -> bool:
+    if not request.soft and not any(it.is_hard for it in key[3]):
+        return False
     wanted = (request.namespace, request.kind, request.name)
     return all(not it or it == value for it, value in zip(wanted, key[:3], strict=True))
 

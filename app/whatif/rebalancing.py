@@ -42,6 +42,7 @@ _MOST_REASONS: Final = 3
 
 _CONTROLLERS: Final = {
     "DaemonSet": "a DaemonSet's pod stays on its node",
+    "Job": "its Job would count the eviction as a failure",
     "Node": "a static pod stays on its node",
     "VirtualMachineInstance": "a virtual machine is not evicted",
 }
@@ -216,7 +217,8 @@ class Rebalancing:
         """Return the pods on nodes that a constraint of the workload counted at first."""
         if key not in self._counted:
             pods = (it for it in self._cluster.pods_in(key[0]) if it.node_name and not it.terminating)
-            self._counted[key] = [pod for pod in pods if key in self._affected(pod)]
+            sample, constraints = self._samples[key], key[3]
+            self._counted[key] = [pod for pod in pods if any(_selects(it, sample, pod) for it in constraints)]
         return self._counted[key]
 
     def _is_there(self, pod: Pod) -> bool:

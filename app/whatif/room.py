@@ -21,10 +21,12 @@ def lacking_memory(cgroup: Path = _CGROUP, statm: Path = _STATM) -> int:
     """
     try:
         limit, used = ((cgroup / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        details = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
         _, resident, shared, *_ = map(int, statm.read_text().split())
     except (OSError, ValueError):
         return 0
     if limit == _UNLIMITED:
         return 0
     needed = (resident - shared) * os.sysconf("SC_PAGE_SIZE") + _OWN
-    return max(0, needed - (int(limit) - int(used)))
+    cache = int(details.get("inactive_file", 0))  # the kernel drops it when memory is short
+    return max(0, needed - (int(limit) - int(used) + cache))

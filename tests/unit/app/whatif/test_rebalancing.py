@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.framework.explanation import DomainLimit
+from app.verbs.outcome import VerbFailure
 from app.whatif.rebalancing import moves_needed
 from tests.api.village import owner
 from tests.builders import constraint, controller
@@ -155,7 +156,7 @@ def test_never_evict_false_has_no_effect() -> None:
 
 def test_a_pod_with_a_hard_home_is_not_evicted() -> None:
     keeper = owner("StatefulSet", "db", "apps/v1", home_0="n1", home_1="n1", home_2="n1")
-    by = {**controller("StatefulSet", "db"), "uid": keeper["metadata"]["uid"]}
+    by = {**controller("ReplicaSet", "db"), "uid": keeper["metadata"]["uid"]}
 
     plan = rebalance(*TWO, keeper, *(pod(f"db-{it}", "n1", owner=by) for it in range(3)))
 
@@ -196,13 +197,13 @@ def test_a_pod_of_another_workload_that_a_constraint_counts_is_evicted() -> None
 
 def test_only_the_workload_of_the_request_is_rebalanced() -> None:
     spread = [constraint(ZONE, app="db")]
-    fields: Any = {"labels": {"app": "db"}, "spread": spread, "owner": controller("Job", "db")}
+    fields: Any = {"labels": {"app": "db"}, "spread": spread, "owner": controller("ReplicaSet", "db")}
     pods = [pod(f"db-{it}", "n1", **fields) for it in range(3)]
 
-    plan = rebalance(*TWO, *WEB, *pods, kind="Job", name="db", namespace="default")
+    plan = rebalance(*TWO, *WEB, *pods, kind="ReplicaSet", name="db", namespace="default")
 
     assert 1 == len(plan["evictions"])
-    assert plan["evictions"][0]["workload"] == "Job/default/db"
+    assert plan["evictions"][0]["workload"] == "ReplicaSet/default/db"
 
 
 @pytest.mark.parametrize(
@@ -255,3 +256,22 @@ def test_the_number_of_moves_is_that_of_the_shortest_sequence(counts: list[int],
 
 def test_with_too_few_domains_the_pods_above_max_skew_are_counted() -> None:
     assert 3 == moves_needed(limit([3, 2], 1, minimum=0))
+
+
+def test_pods_of_jobs_stay() -> None:
+    """The Job controller counts a deleted pod as failed."""
+    pods = [pod(f"web-{it}", "n1", owner=controller("Job", "web")) for it in range(3)]
+
+    plan = rebalance(*TWO, *pods)
+
+    assert {} == evicted(plan)
+    assert {"its Job would count the eviction as a failure": 3} == reasons(plan)
+
+
+def test_a_plan_without_topology_spread_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was judged, so the answer must not be that nothing is to do."""
+    monkeypatch.setattr("app.whatif.rebalance_plan.SPREAD", "NotInTheProfile")
+
+    with pytest.raises(VerbFailure, match="no profile here judges PodTopologySpread"):
+        rebalance(*TWO, *WEB)
+

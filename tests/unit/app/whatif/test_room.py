@@ -18,7 +18,8 @@ MIB = 1 << 20
 
 def container(folder: Path, limit: str, used: int, private: int) -> tuple[Path, Path]:
     (folder / "memory.max").write_text(f"{limit}\n")
-    (folder / "memory.current").write_text(f"{used * MIB}\n")
+    (folder / "memory.current").write_text(f"{(used + 30) * MIB}\n")
+    (folder / "memory.stat").write_text(f"anon {used * MIB}\ninactive_file {30 * MIB}\n")
     page = os.sysconf("SC_PAGE_SIZE")
     (folder / "statm").write_text(f"90000 {(private + 10) * MIB // page} {10 * MIB // page} 1 0 90000 0\n")
     return folder, folder / "statm"
