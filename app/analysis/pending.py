@@ -12,6 +12,7 @@ from time import time
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.judging import RUN_SECONDS, Judge, Judgement
@@ -45,7 +46,8 @@ class MainReason(Struct, frozen=True):
 
     ``plugin`` and ``reasons``: the plugin that alone rejects the most nodes, and the reasons that it gives most often.
     ``opens``: number of nodes that it alone rejects. ``plugin`` is empty if no node is rejected, or if the pod cannot
-    be judged; then ``reasons`` says why. ``judged_at``: seconds since 1970.
+    be judged; then ``reasons`` says why. ``judged_at``: seconds since 1970. ``not_judged``: default filters that were
+    left out.
     """
 
     feasible: int
@@ -54,6 +56,7 @@ class MainReason(Struct, frozen=True):
     reasons: tuple[str, ...]
     opens: int
     judged_at: float
+    not_judged: tuple[str, ...] = ()
 
 
 class WaitingForNode(Struct, frozen=True):
@@ -150,7 +153,9 @@ class PendingPods:
         except VerbFailure:
             return None
         await yield_to_loop()
-        return main_reason(judgement)
+        if judgement.faults:
+            return MainReason(0, 0, "", (next(iter(judgement.faults.values())),), 0, time())
+        return replace(main_reason(judgement), not_judged=tuple(unknown))
 
 
 class _EqualPods(Struct):

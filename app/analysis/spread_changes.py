@@ -132,7 +132,8 @@ class SpreadChanges:
             before, after = pod.spec.spread[:number], pod.spec.spread[number + 1 :]
             soft = replace(constraint, when_unsatisfiable=SCHEDULE_ANYWAY, min_domains=None)
             softer = with_spec(pod, spread=(*before, soft, *after))
-            text = f"whenUnsatisfiable: ScheduleAnyway {where}"
+            also = " without minDomains" if constraint.min_domains is not None else ""
+            text = f"whenUnsatisfiable: ScheduleAnyway{also} {where}"
             fitting: Sequence[str] = yield Change(SOFT, text, softer, names, reads=SPREAD)
             if not fitting:
                 continue

@@ -61,7 +61,8 @@ def _reason(pod: dict[str, Any]) -> str:
     if not pod["judged"]:
         return "not judged yet"
     texts = ", ".join(pod["reasons"])
-    return f"{pod['plugin']}: {texts}" if pod["plugin"] else texts or "fits now"
+    fits = "fits, as far as judged here" if pod["notJudged"] else "fits now"
+    return f"{pod['plugin']}: {texts}" if pod["plugin"] else texts or fits
 
 
 def age(since: str, now: datetime | None = None) -> str:

@@ -64,5 +64,6 @@ def _item(waiting: WaitingForNode) -> dict[str, Any]:
         "plugin": reason.plugin,
         "reasons": reason.reasons,
         "opens": reason.opens,
+        "notJudged": reason.not_judged,
         "judgedSecondsAgo": round(max(0.0, time() - reason.judged_at), 1) if waiting.reason else 0.0,
     }

@@ -26,6 +26,7 @@ class PendingPodItem(CamelModel):
     plugin: str = Field(description="Plugin without which the most nodes would fit; empty if none rejects a node.")
     reasons: list[str] = Field(description="Reasons that this plugin gives for the most nodes.")
     opens: int = Field(description="Number of nodes that this plugin alone rejects.")
+    not_judged: list[str] = Field(description="Default filters of kube-scheduler that were left out.")
     judged_seconds_ago: float = Field(description="Age of the verdict in seconds.")
 
 

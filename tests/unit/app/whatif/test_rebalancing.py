@@ -156,7 +156,7 @@ def test_never_evict_false_has_no_effect() -> None:
 
 def test_a_pod_with_a_hard_home_is_not_evicted() -> None:
     keeper = owner("StatefulSet", "db", "apps/v1", home_0="n1", home_1="n1", home_2="n1")
-    by = {**controller("ReplicaSet", "db"), "uid": keeper["metadata"]["uid"]}
+    by = {**controller("StatefulSet", "db"), "uid": keeper["metadata"]["uid"]}
 
     plan = rebalance(*TWO, keeper, *(pod(f"db-{it}", "n1", owner=by) for it in range(3)))
 
@@ -274,4 +274,3 @@ def test_a_plan_without_topology_spread_is_refused(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(VerbFailure, match="no profile here judges PodTopologySpread"):
         rebalance(*TWO, *WEB)
-
