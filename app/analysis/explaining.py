@@ -156,7 +156,7 @@ class Explainer:
         await run_stepwise(judging, RUN_SECONDS)
         plugins = await self._explain_plugins(inquiry)
         changes = _Changes()
-        if not inquiry.known.node_name:
+        if not inquiry.known.node_name and not inquiry.known.terminating:
             await self._try_changes(inquiry, seconds - judging.seconds, changes)
         needs = await self._needs(inquiry)
         answer = await self._on_node(inquiry, node) if node else None

@@ -45,7 +45,7 @@ def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
     if not explanations:
         where = "any namespace" if arguments.all_namespaces else f"namespace {_namespace(arguments)}"
         raise CommandError(f"no pods with the labels {arguments.selector} in {where}")
-    return WAITS if any(it["verdict"] in ("NoNodeFits", "Gated") for it in explanations) else 0
+    return WAITS if any(it["verdict"] in ("NoNodeFits", "Gated", "Terminating") for it in explanations) else 0
 
 
 def _explained(arguments: argparse.Namespace) -> tuple[str, dict[str, str]]:

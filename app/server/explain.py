@@ -175,6 +175,8 @@ def _explanation(pod: Pod, explained: Explained, held: WaitingPod | None) -> dic
 def _verdict(pod: Pod, explained: Explained) -> str:
     if pod.node_name:
         return "Bound"
+    if pod.terminating:
+        return "Terminating"
     if not explained.gate.is_success:
         return "Gated"
     return "Fits" if explained.feasible else "NoNodeFits"

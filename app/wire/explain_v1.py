@@ -188,7 +188,7 @@ class ExplainResponse(CamelModel):
     profile: str = Field(description="schedulerName of the profile; * for the profile of all other names.")
     preset: Literal["delegated", "complete"] = Field(description="Base of the profile.")
     judged_at: str = Field(description="RFC 3339: time of the snapshot that was judged; of a saved cluster, its file.")
-    verdict: Literal["Bound", "HeldAtPermit", "Gated", "Fits", "NoNodeFits"]
+    verdict: Literal["Bound", "HeldAtPermit", "Terminating", "Gated", "Fits", "NoNodeFits"]
     summary: str = Field(description="The verdict as a sentence.")
     held_at_permit: PermitHold | None = Field(description="Set if the pod waits at Permit in this replica.")
     gate: list[Rejection] = Field(description="Plugins that keep the pod from being scheduled at all.")

@@ -16,6 +16,7 @@ from app.config.settings import Settings
 from app.verbs import stepwise
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.contract import status_breaches
+from tests.api.faulty import faulty, with_faulty
 from tests.api.service import Api, serving
 from tests.builders import JsonObject, constraint, container, controller, node_object, pod_object, taint
 
@@ -223,3 +224,33 @@ class TestOneNode:
         assert [404, 404] == [node.status_code, pod.status_code]
         assert "did you mean gated?" in pod.text
         assert "m9" in node.text
+
+
+async def test_what_was_not_judged_is_said(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a pod that fits nowhere would be said to fit now."""
+    unknown = {"NodeResourcesFit": "explain judges only the filters of the profile"}
+    monkeypatch.setattr(api.service._explain, "not_judged", lambda *_: unknown)
+
+    items = {it["name"]: it for it in (await api.get("/api/v1/pending"))["items"]}
+
+    assert ["NodeResourcesFit"] == items["older"]["notJudged"]
+
+
+async def test_a_plugin_that_fails_is_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*NODES, PODS[0]]}))
+    settings = Settings(cluster=str(path), profiles=with_faulty())
+    async with serving(settings, [*SHIPPED, faulty("filter")], DEFAULT_WEIGHTS) as api:
+        (item,) = (await api.get("/api/v1/pending"))["items"]
+
+    assert (0, "", 1) == (item["feasible"], item["plugin"], len(item["reasons"]))
+
+
+async def test_a_pod_that_is_being_deleted_gets_no_remedies(tmp_path: Path) -> None:
+    pod = wants("leaves", "8", terminating=True)
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*NODES, pod]}))
+    async with serving(Settings(cluster=str(path), profiles=(FULL,)), SHIPPED, DEFAULT_WEIGHTS) as api:
+        answer = await api.get("/api/v1/explain/default/leaves")
+
+    assert ("Terminating", []) == (answer["verdict"], answer["remedies"])

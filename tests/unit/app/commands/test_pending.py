@@ -28,6 +28,7 @@ def waiting(name: str, **more: Any) -> JsonObject:
         "reasons": ["Insufficient cpu"],
         "plugin": "NodeResourcesFit",
         "opens": 3,
+        "notJudged": [],
     }
     return {**pod, **more}
 
@@ -108,6 +109,7 @@ def test_a_table_without_rows_is_empty_and_json_is_not() -> None:
         ({"judged": False}, "not judged yet"),
         ({"plugin": "", "reasons": ["a", "b"]}, "a, b"),
         ({"plugin": "", "reasons": []}, "fits now"),
+        ({"plugin": "", "reasons": [], "notJudged": ["NodeResourcesFit"]}, "fits, as far as judged here"),
     ],
 )
 def test_reasons(pod: JsonObject, reason: str) -> None:
