@@ -267,3 +267,19 @@ def test_an_empty_domain_takes_pods_though_there_are_too_few_domains() -> None:
     plan = rebalance(*nodes("a", "b", "c"), *pods)
 
     assert (["n3"] * 3, []) == ([*evicted(plan).values()], plan["left"])
+
+
+def test_revisions_are_apart_even_if_their_selectors_are_equal() -> None:
+    """Older API servers do not merge matchLabelKeys into the selector. Here only the older revision is uneven."""
+    spread = [constraint(ZONE, match_label_keys=["pod-template-hash"], app="web")]
+
+    def revision(name: str, number: int, at: str, created: str) -> dict[str, Any]:
+        owner, labels = controller("ReplicaSet", f"web-{name}"), {"app": "web", "pod-template-hash": name}
+        return pod(f"{name}-{number}", at, spread=spread, owner=owner, labels=labels, created=created)
+
+    old = [revision("old", it, "n1", "2026-01-01T00:00:00Z") for it in range(3)]
+    new = [revision("new", it, f"n{it + 1}", "2026-02-01T00:00:00Z") for it in range(2)]
+
+    plan = rebalance(*TWO, *old, *new)
+
+    assert {"old-0": "n2"} == evicted(plan)
