@@ -232,7 +232,7 @@ def _page(items: Sequence[WorkloadSkew], total: int, start: int, age: float) -> 
 
 
 def _skew_of(key: Key, limit: DomainLimit, pods: int, first: str) -> WorkloadSkew:
-    namespace, kind, name, _ = key
+    namespace, kind, name, *_ = key
     fewest = min(limit.pods.values(), default=0)
     names = sorted(limit.pods, key=lambda it: (-limit.pods[it], it))
     if len(names) > MOST_DOMAINS:

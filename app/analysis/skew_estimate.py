@@ -11,8 +11,11 @@ from app.cache.cluster import Cluster
 from app.kube.core_v1 import HONOR, Pod, TopologySpreadConstraint
 from app.kube.node_affinity import ANY_NODE
 
-Key = tuple[str, str, str, tuple[TopologySpreadConstraint, ...]]
-"""Namespace, kind and name of a workload, and its constraints."""
+Key = tuple[str, str, str, tuple[TopologySpreadConstraint, ...], tuple[str | None, ...]]
+"""Namespace, kind and name of a workload, its constraints, and the pods' values of their ``matchLabelKeys``.
+
+Newer API servers merge these values into the selectors, so that revisions have different constraints anyway.
+"""
 
 _MOST_KEYS: Final = 16
 _STEP: Final = 512
@@ -33,7 +36,8 @@ class SkewEstimate:
                 self._pods.add(pod)
                 if pod.spec.spread and pod.owner is not None:
                     kind, name = workload_of(pod)
-                    self.workloads.setdefault((pod.namespace, kind, name, pod.spec.spread), []).append(pod)
+                    values = tuple(pod.labels.get(key) for it in pod.spec.spread for key in it.match_label_keys)
+                    self.workloads.setdefault((pod.namespace, kind, name, pod.spec.spread, values), []).append(pod)
             if number % _STEP == _STEP - 1:
                 yield
 

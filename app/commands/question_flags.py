@@ -108,8 +108,8 @@ def _add_skew(commands: Any) -> None:
         "skew",
         help="list the pods of each domain for workloads with topology spread constraints",
         description="List the pods of each domain, the skew, and the skew that maxSkew allows, for each workload and "
-        "constraint. The largest excess comes first. With a WORKLOAD, bars show its domains, where the next pod goes, "
-        "and which pod a scale-down removes first.",
+        "constraint. The largest excess comes first. With a WORKLOAD, bars show its domains, where the constraint "
+        "allows the next pod, and which pod a scale-down removes first.",
     )
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="KIND/NAME, such as deploy/web")
     parser.add_argument("--above", action="store_true", help="list only skews larger than maxSkew")

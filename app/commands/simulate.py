@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -22,6 +23,8 @@ Json = Mapping[str, Any]
 
 _OBJECT: Final = re.compile(r"objects\[([0-9]+)\]\.?(.*?): (.*)", re.DOTALL)
 _TARGET: Final = re.compile(r"([^/=]+)/([^/=]+)=([0-9]{1,7})")
+_SCALED: Final = re.compile(r"scale\[([0-9]+)\](?:\.[a-z]+)?: (.*)", re.DOTALL)
+_NO_POD: Final = "has no pod that could be copied"
 _MOST_ROWS: Final = 20
 _MOST_VICTIMS: Final = 5
 
@@ -35,11 +38,14 @@ def answered(pages: Pages, given: Sequence[str], namespace: str, *, preempts: bo
         body = {"scale": [_scale(it, namespace) for it in given[1:]]}
         if not body["scale"]:
             raise UsageError("simulate scale needs a workload and a number of replicas, such as deploy/web=12")
-        return pages.post(PATH, {**body, "preempt": preempts})
+        try:
+            return pages.post(PATH, {**body, "preempt": preempts})
+        except CommandError as failure:
+            raise _of_scale(str(failure), given[1:]) from failure
     manifests, _ = read_paths(given)
     if manifests.broken:
         raise UsageError("\n".join(map(str, manifests.broken)))
-    objects = [dict(it.value) for it in manifests.objects if it.within is None]
+    objects = [_json(it) for it in manifests.objects if it.within is None]
     try:
         return pages.post(PATH, {"objects": objects, "namespace": namespace, "preempt": preempts})
     except CommandError as failure:
@@ -48,6 +54,24 @@ def answered(pages: Pages, given: Sequence[str], namespace: str, *, preempts: bo
             raise
         whole = [it for it in manifests.objects if it.within is None]
         raise UsageError("\n".join(_located(it, whole) for it in lines)) from failure
+
+
+def _of_scale(message: str, given: Sequence[str]) -> CommandError | UsageError:
+    """Return the failure with what was given instead of its number. An unknown workload is no wrong usage."""
+    match = _SCALED.match(message)
+    if match is None or int(match[1]) >= len(given):
+        return CommandError(message)
+    text = f"{shown(given[int(match[1])])}: {match[2]}"
+    return CommandError(text) if _NO_POD in message else UsageError(text)
+
+
+def _json(manifest: ManifestObject) -> dict[str, Any]:
+    """Return the object. Raises ``UsageError`` if it has a value that JSON lacks, such as a date or ``.nan``."""
+    try:
+        json.dumps(manifest.value, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{manifest.file}:{manifest.line}: cannot be written as JSON: {error}") from None
+    return dict(manifest.value)
 
 
 def _scale(text: str, namespace: str) -> Json:

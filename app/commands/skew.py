@@ -13,7 +13,7 @@ from app.verbs.similar import similar
 
 PATH: Final = "/api/v1/skew"
 _COLUMNS: Final = ("namespace", "workload", "key", "skew", "allowed", "domains")
-_WIDE: Final = ("when", "next pod goes to", "scale-down removes")
+_WIDE: Final = ("when", "allows the next pod in", "scale-down removes")
 _MOST_DOMAINS: Final = 6
 """Maximum number of domains in a row of the table; the formats wide, json and yaml have up to 50."""
 
@@ -50,7 +50,7 @@ def listing(answer: Mapping[str, Any], namespace: str, output: str, *, headers: 
 
 
 def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines about one workload: for each constraint, a bar for each domain, and where the next pod can go."""
+    """Yield the lines about one workload: for each constraint, a bar for each domain, and which take the next pod."""
     for number, item in enumerate(answer["items"]):
         if number:
             yield ""
@@ -58,7 +58,7 @@ def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
         yield from _bars(item)
         if more := item["domainCount"] - len(item["domains"]):
             yield f"  and {more} more domains"
-        yield f"  the next pod goes to: {_next(item) or 'no domain'}"
+        yield f"  this constraint allows the next pod in: {_next(item) or 'no domain'}"
         if item["removedFirst"]:
             yield f"  a scale-down removes first: {item['removedFirst']}"
 
@@ -98,7 +98,7 @@ def _cells(item: Mapping[str, Any], most: int) -> dict[str, str]:
         "allowed": f"{item['maxSkew']}",
         "domains": shown + (f" and {more} more" if more else ""),
         "when": item["whenUnsatisfiable"],
-        "next pod goes to": _next(item) or "-",
+        "allows the next pod in": _next(item) or "-",
         "scale-down removes": item["removedFirst"] or "-",
     }
 

@@ -20,8 +20,8 @@ class DomainLimit(Struct, frozen=True):
 
     ``terms``: the constraint's parameters as text, for example ``maxSkew 1``. ``pods``: number of counted pods by
     domain. ``nodes``: number of counted nodes by domain. ``full``: domains that do not take the pod. ``minimum``:
-    smallest number of pods of a domain, 0 with fewer domains than ``minDomains``. ``is_hard``: false for
-    ``ScheduleAnyway``, which takes every pod.
+    smallest number of pods of a domain, 0 with fewer domains than ``minDomains``; then ``lacks_domains`` is true.
+    ``is_hard``: false for ``ScheduleAnyway``, which takes every pod.
     """
 
     key: str
@@ -32,6 +32,7 @@ class DomainLimit(Struct, frozen=True):
     max_skew: int = 1
     minimum: int = 0
     is_hard: bool = True
+    lacks_domains: bool = False
 
 
 class HomeKeeper(Struct, frozen=True, rename="camel"):

@@ -30,7 +30,8 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
     Preemption takes an empty selector as one that selects no pod. For the Eviction API it selects every pod of the
     namespace; then ``guards_all`` is true. ``allows_unready``: the policy for unhealthy pods is AlwaysAllow. An
     oversized selector is replaced by one that selects every pod of the namespace, so that no protected pod is missed.
-    ``disrupted_pods`` are the names of pods that are already being evicted.
+    ``disrupted_pods`` are the names of pods that are already being evicted. ``is_outdated``: the status is that
+    of an earlier spec.
     """
 
     namespace: str
@@ -44,6 +45,7 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
     desired_healthy: int = 0
     allows_unready: bool = False
     guards_all: bool = False
+    is_outdated: bool = False
 
     @property
     def key(self) -> ObjectKey:
@@ -68,10 +70,15 @@ class _BudgetStatusObject(Struct, rename="camel"):
     disrupted_pods: Raw = Raw()
     current_healthy: _Int32 | None = None
     desired_healthy: _Int32 | None = None
+    observed_generation: int | None = None
+
+
+class _BudgetMetadataObject(MetadataObject):
+    generation: int | None = None
 
 
 class _BudgetObject(Struct):
-    metadata: MetadataObject
+    metadata: _BudgetMetadataObject
     spec: _BudgetSpecObject | None = None
     status: _BudgetStatusObject | None = None
 
@@ -127,4 +134,5 @@ def decode_budget(raw: bytes | Raw) -> PodDisruptionBudget:
         desired_healthy=status.desired_healthy or 0,
         allows_unready=spec.unhealthy_pod_eviction_policy == _ALWAYS_ALLOW,
         guards_all=is_empty,
+        is_outdated=(status.observed_generation or 0) < (meta.generation or 0),
     )

@@ -235,8 +235,9 @@ SCHEMAS: Final[Mapping[Kind[Any], Schema]] = {
     STATEFUL_SETS: _WORKLOAD,
     POD_DISRUPTION_BUDGETS: PARTIAL
     | _of(
+        metadata=_METADATA | _of("generation"),
         spec=_of("unhealthyPodEvictionPolicy", selector=_LABEL_SELECTOR),
-        status=_of("disruptionsAllowed currentHealthy desiredHealthy", disruptedPods=_MAP),
+        status=_of("disruptionsAllowed currentHealthy desiredHealthy observedGeneration", disruptedPods=_MAP),
     ),
     PRIORITY_CLASSES: PARTIAL | _of("value globalDefault preemptionPolicy"),
     VIRTUAL_MACHINE_INSTANCES: PARTIAL | _of(status=_of("nodeName", migrationState=_of("sourceNode targetNode"))),

@@ -17,6 +17,7 @@ from app.kube.meta_v1 import ObjectKey
 from app.kube.policy_v1 import PodDisruptionBudget
 
 SEVERAL: Final = "more than one budget guards it, and the Eviction API refuses such pods: {}"
+OUTDATED: Final = "budget {} is not processed yet"
 NOT_ALLOWED: Final = "budget {} needs {} healthy pods and has {}"
 
 
@@ -45,6 +46,8 @@ class BudgetState:
         desired = self.budget.desired_healthy
         if not is_ready(pod) and (self.budget.allows_unready or self.healthy >= desired > 0):
             return ""
+        if self.budget.is_outdated:
+            return OUTDATED.format(self.name)
         return "" if self.allowed else NOT_ALLOWED.format(self.name, desired, self.healthy)
 
 

@@ -7,16 +7,23 @@ are not known, so the resources are approximate.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from app.cache.cluster import Cluster
 from app.config.manifest_fields import BadField, mapping_at, number_at, text_at
 from app.config.mistakes import Place, value_at
+from app.kube.kinds import VIRTUAL_MACHINE_INSTANCES, Kind, owner_kind
 from app.kube.quantity import OverlongQuantity, Quantity, parse_quantity
+
+if TYPE_CHECKING:
+    from app.whatif.workloads import WorkloadManifest
 
 APPROXIMATE: Final = "pod of a VirtualMachine, whose requests depend on the settings of KubeVirt"
 
+_API_VERSION: Final = "kubevirt.io/v1"
+_MACHINE: Final = "VirtualMachine"
 _MI: Final = 1 << 20
 _PAGE_TABLE: Final = 512
 _PROCESSES: Final = 220 * _MI
@@ -177,3 +184,24 @@ def _quantity(amount: Any, place: Place) -> Quantity:
         return parse_quantity(str(amount).encode(errors="replace"))
     except (msgspec.ValidationError, OverlongQuantity) as error:
         raise BadField(place, str(error) or "is too long") from None
+
+
+def launcher_owners(
+    cluster: Cluster, manifest: WorkloadManifest, uid: str, instance_uid: str
+) -> Iterator[tuple[Kind[Any], Mapping[str, Any]]]:
+    """Yield the objects above a launcher pod that the cluster lacks. Without them, no home can be judged.
+
+    ``uid``, ``instance_uid``: of a VirtualMachine that does not exist yet, and of its instance. An existing
+    VirtualMachine keeps its UID, and so its home.
+    """
+    metadata: dict[str, Any] = {"name": manifest.name, "namespace": manifest.namespace, "resourceVersion": "1"}
+    owners: list[Mapping[str, Any]] = []
+    if manifest.kind == _MACHINE:
+        kind = owner_kind(_API_VERSION, _MACHINE)
+        known = cluster.others.get(kind, manifest.namespace, manifest.name)
+        if known is None:
+            yield kind, {"metadata": {**metadata, "uid": uid}}
+        owner = {"apiVersion": _API_VERSION, "kind": _MACHINE, "name": manifest.name, "controller": True}
+        owners.append({**owner, "uid": uid if known is None else known.uid})
+    instance = {**metadata, "uid": instance_uid, "ownerReferences": owners}
+    yield VIRTUAL_MACHINE_INSTANCES, {"metadata": instance, "spec": {}, "status": {}}

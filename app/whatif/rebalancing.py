@@ -95,8 +95,8 @@ def moves_needed(limit: DomainLimit) -> int:
     def lacking(fewest: int) -> int:
         return sum(max(0, fewest - it) * domains for it, domains in counts.items())
 
-    if limit.minimum < min(counts):
-        return above(limit.minimum)
+    if limit.lacks_domains:
+        return above(0)
 
     low, high = min(counts), max(counts)  # more are lacking, and fewer above, the larger the fewest of a domain is
     while low < high:

@@ -102,6 +102,9 @@ def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> Manifest
             change = scaled(scratch.cluster, scale.namespace, scale.kind, scale.name, scale.replicas, most=room)
         except TemplateError as mistake:
             raise RequestMistake(_field(f"scale[{number}]", mistake.field), mistake.message) from None
+        taken = {it.pod.key for it in changes.added}
+        if any(it.pod.key in taken for it in change.added) or any(it in changes.removed for it in change.removed):
+            raise RequestMistake(f"scale[{number}]", "changes pods that another part of the request changes too")
         changes.added += change.added
         changes.removed += change.removed
         changes.objects += change.objects
@@ -170,7 +173,7 @@ def _origin(simulated_pod: SimulatedPod | None) -> str:
 def _takes_scarce(pod: Pod) -> bool:
     """Return True if the pod needs volumes or devices that another pod could take."""
     parts = pod.spec.parts
-    return bool(parts.pending_volumes) or (parts.claims is not None and parts.claims.wants_devices)
+    return bool(parts.pending_volumes) or bool(parts.claims is not None and parts.claims.claims)
 
 
 def _full_nodes(scratch: ScratchCluster, names: Iterable[str]) -> Iterable[Mapping[str, Any]]:

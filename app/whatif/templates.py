@@ -167,7 +167,7 @@ def scale_steps(
             priorities = PriorityClasses(_priority_classes(every, cluster))
             yield from _first_pods(replace(manifest, replicas=replicas), cluster, priorities, moment, changes)
             return
-    raise TemplateError(-1, "", f"{kind} {namespace}/{name} has no pod that could be copied: give the manifest")
+    raise TemplateError(-1, "", f"{kind} {namespace}/{name} has no pod that could be copied: simulate its manifest")
 
 
 def _first_pods(

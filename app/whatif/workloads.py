@@ -16,7 +16,7 @@ from app.config.mistakes import NOTHING, Place, value_at
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS, Kind
 from app.kube.names import is_subdomain
-from app.whatif.launchers import APPROXIMATE, launcher_labels, launcher_spec
+from app.whatif.launchers import APPROXIMATE, launcher_labels, launcher_owners, launcher_spec
 from app.whatif.pod_templates import (
     PodTemplate,
     PriorityClasses,
@@ -86,7 +86,8 @@ def replicas_of(document: Mapping[str, Any], kind: str) -> tuple[int, str]:
         spec = _SPEC if kind == "Job" else (*_JOB_TEMPLATE, *_SPEC)
         pods = _int32(document, (*spec, "parallelism"), 1)
         pods = min(pods, _int32(document, (*spec, "completions"), pods))
-        return (0, "is suspended") if value_at(document, (*spec, "suspend")) is True else (pods, "")
+        is_suspended = any(value_at(document, (*it, "suspend")) is True for it in (_SPEC, spec))
+        return (0, "is suspended") if is_suspended else (pods, "")
     if kind == "VirtualMachine":
         strategy = text_at(document, ("spec", "runStrategy"))
         if value_at(document, ("spec", "running")) is False or strategy in _HALTED:
@@ -225,6 +226,8 @@ class WorkloadBuilder:
         name = self._manifest.name
         uid = self._uid_of("VirtualMachineInstance", name)
         owner = _owner("VirtualMachineInstance", "kubevirt.io/v1", name, uid)
+        for kind, obj in launcher_owners(self._cluster, self._manifest, self._uid, uid):
+            self._add(kind, obj, ())
         for _ in range(self._manifest.replicas):
             yield self._pod(self._free_name(f"virt-launcher-{name}-", 0), 0, {}, owner)
 

@@ -250,6 +250,9 @@ class TestCommand:
             (["scale", "web=3"], "does not say what to scale"),
             (["scale", "widget/web=3"], "widget"),
             (["no-such-file.yaml"], "cannot be read"),
+            (["scale", "deploy/web=9999"], "'deploy/web=9999': the request has more than 5,000 pods"),
+            (["scale", "ds/x=3"], "'ds/x=3': the number of pods of a DaemonSet cannot be changed"),
+            (["scale", "deploy/web=4", "deploy/web=5"], "another part of the request changes too"),
         ],
     )
     def test_wrong_usage(
@@ -259,6 +262,16 @@ class TestCommand:
 
         assert (2, "") == (code, out)
         assert message in err
+
+    @pytest.mark.parametrize("value", ["2026-11-24", ".nan"])
+    def test_a_value_that_is_not_json(self, capsys: pytest.CaptureFixture[str], saved: Path, value: str) -> None:
+        path = saved.parent / "dated.yaml"
+        path.write_text(f"apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\n  annotations: {{released: {value}}}\n")
+
+        code, _, err = self.run(capsys, saved, str(path))
+
+        assert 2 == code
+        assert err.startswith(f"homeport: {path}:1: cannot be written as JSON: ")
 
     def test_a_workload_that_does_not_exist(self, capsys: pytest.CaptureFixture[str], saved: Path) -> None:
         code, _, err = self.run(capsys, saved, "scale", "deploy/wbe=3", "-n", "default")

@@ -66,6 +66,9 @@
 - apiGroups: [resource.k8s.io]
   resources: [deviceclasses, resourceclaims, resourceslices]
   verbs: [list, watch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [list, watch]
 {{- if not .Values.plugins.podTopologySpread.enabled }}
 - apiGroups: [""]
   resources: [services, replicationcontrollers]

@@ -62,6 +62,7 @@ def _limit(hard: HardConstraint) -> DomainLimit:
         hard.domains.nodes_by_domain(),
         constraint.max_skew,
         hard.minimum({}),
+        lacks_domains=hard.lacks_domains,
     )
 
 

@@ -60,14 +60,17 @@ class HardConstraint:
     def clone(self) -> HardConstraint:
         return HardConstraint(self.constraint, self.domains, self.self_match, dict(self.deltas))
 
+    @property
+    def lacks_domains(self) -> bool:
+        """True if there are fewer domains than ``minDomains``."""
+        return self.domains.size() < self.constraint.min_domains
+
     def minimum(self, deltas: Mapping[str, int]) -> int:
         """Return the smallest number of pods in a domain, including ``deltas``.
 
         The result is 0 if there are fewer domains than ``minDomains``.
         """
-        if self.domains.size() < self.constraint.min_domains:
-            return 0
-        return self.domains.minimum(deltas)
+        return 0 if self.lacks_domains else self.domains.minimum(deltas)
 
     def limit(self, deltas: Mapping[str, int]) -> int:
         """Return the largest number of pods that a domain can have so that the incoming pod still fits there.

@@ -73,13 +73,13 @@ def test_bars_of_one_workload_and_what_comes_next() -> None:
         "  z1  █ 1  (2 nodes)",
         "  z2  0  (2 nodes)",
         "  and 2 more domains",
-        "  the next pod goes to: z2",
+        "  this constraint allows the next pod in: z2",
         "  a scale-down removes first: web-1",
         "",
         f"deployment/web in shop, 150 pods, DoNotSchedule over {ZONE}: skew 50, allowed 1",
         f"  z0  {'█' * 20} 100  (2 nodes)",
         f"  z1  {'█' * 10} 50  (2 nodes)",
-        "  the next pod goes to: z1",
+        "  this constraint allows the next pod in: z1",
     ] == list(drawn(answer))
 
 

@@ -8,6 +8,7 @@ import pytest
 from app.kube.kinds import POD_DISRUPTION_BUDGETS
 from app.kube.meta_v1 import LARGEST_PART
 from app.kube.policy_v1 import MOST_DISRUPTED, PodDisruptionBudget, decode_budget
+from app.kube.projection import projected
 from app.kube.selectors import EVERYTHING, IN, Requirement, Selector
 from tests.builders import JsonObject, encoded, expression
 
@@ -89,6 +90,28 @@ def test_what_is_too_long_is_not_kept() -> None:
     assert MOST_DISRUPTED == len(budget(status={"disruptedPods": many}).disrupted_pods)
     assert frozenset() == budget(status={"disruptedPods": {**many, "one": None}}).disrupted_pods
     assert frozenset() == budget(status={"disruptedPods": {"x" * (1 << 20): None}}).disrupted_pods
+
+
+@pytest.mark.parametrize(
+    ("generation", "observed", "expected"),
+    [
+        ({"generation": 2}, {"observedGeneration": 1}, True),
+        ({"generation": 2}, {"observedGeneration": 2}, False),
+        ({"generation": 1}, {}, True),
+        ({"generation": None}, {"observedGeneration": None}, False),
+        ({}, {}, False),
+    ],
+)
+def test_a_status_can_be_of_an_earlier_spec(generation: JsonObject, observed: JsonObject, expected: bool) -> None:
+    found = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", **generation},
+        "status": observed,
+    }
+
+    assert expected == decode_budget(encoded(found)).is_outdated
+    assert expected == decode_budget(encoded(projected(POD_DISRUPTION_BUDGETS, found))).is_outdated, "as saved"
 
 
 def test_what_is_not_said_allows_nothing() -> None:

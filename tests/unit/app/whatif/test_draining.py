@@ -165,6 +165,17 @@ class TestBudgets:
 
         assert (int(blocks), int(not blocks)) == (item["blocked"], item["placed"])
 
+    @pytest.mark.parametrize("is_ready", [True, False])
+    def test_a_budget_that_is_not_processed_yet_allows_no_ready_pod(self, is_ready: bool) -> None:
+        conditions = {"conditions": [{"type": "Ready", "status": str(is_ready)}]}
+        changed = budget(allowed=1, healthy=4, desired=3)
+        changed["metadata"]["generation"], changed["status"]["observedGeneration"] = 3, 2
+
+        item = drain(node("n1", "64"), node("n2", "64"), pod("web", labels=WEB, status=conditions), changed)
+
+        refused = "is not evicted: budget default/web is not processed yet"
+        assert {"web": refused if is_ready else "starts on n2"} == becomes(item)
+
     def test_a_pod_whose_containers_do_not_run_yet_needs_no_budget(self) -> None:
         starting = pod("web", labels=WEB, phase="Pending", status={})
         item = drain(node("n1", "64"), node("n2", "64"), starting, budget())

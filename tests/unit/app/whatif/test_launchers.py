@@ -116,3 +116,15 @@ def test_mistakes_in_an_instance(instance: JsonObject, field: str, message: str)
 
     assert f"spec.template.spec.{field}" == error.value.field
     assert message in error.value.message
+
+
+def test_the_owners_of_a_launcher_are_added() -> None:
+    """Without them, no plugin that keeps homes can judge the pod."""
+    changes = made(machine())
+
+    owners = {kind.kind: obj for kind, obj in changes.objects}
+    instance, vm = owners["VirtualMachineInstance"], owners["VirtualMachine"]
+    pod = changes.added[0].pod
+    assert pod.owner is not None
+    assert (pod.owner.uid, pod.owner.name) == (instance.uid, instance.name)
+    assert vm.uid == instance.owner.uid

@@ -227,9 +227,10 @@ def test_without_time_nothing_is_chosen_and_the_answer_says_so() -> None:
     assert plan["incomplete"]
 
 
-def limit(counts: list[int], skew: int, minimum: int | None = None) -> DomainLimit:
+def limit(counts: list[int], skew: int, *, lacks_domains: bool = False) -> DomainLimit:
     pods = {str(number): count for number, count in enumerate(counts)}
-    return DomainLimit(ZONE, (), pods, frozenset(), max_skew=skew, minimum=min(counts) if minimum is None else minimum)
+    minimum = 0 if lacks_domains else min(counts)
+    return DomainLimit(ZONE, (), pods, frozenset(), max_skew=skew, minimum=minimum, lacks_domains=lacks_domains)
 
 
 def shortest(counts: tuple[int, ...], skew: int) -> int:
@@ -254,8 +255,35 @@ def test_the_number_of_moves_is_that_of_the_shortest_sequence(counts: list[int],
     assert shortest(tuple(counts), skew) == moves_needed(limit(counts, skew))
 
 
-def test_with_too_few_domains_the_pods_above_max_skew_are_counted() -> None:
-    assert 3 == moves_needed(limit([3, 2], 1, minimum=0))
+@pytest.mark.parametrize("counts", [[3, 2], [4, 1, 0]])
+def test_with_too_few_domains_the_pods_above_max_skew_are_counted(counts: list[int]) -> None:
+    assert 3 == moves_needed(limit(counts, 1, lacks_domains=True))
+
+
+def test_an_empty_domain_takes_pods_though_there_are_too_few_domains() -> None:
+    """The first pod in it raises the fewest pods of a domain, but the minimum stays 0."""
+    spread = [constraint(ZONE, skew=3, min_domains=5, app="web")]
+    pods = [pod(f"web-{it}", "n1" if it < 5 else "n2", spread=spread) for it in range(9)]
+
+    plan = rebalance(*nodes("a", "b", "c"), *pods)
+
+    assert (["n3"] * 3, []) == ([*evicted(plan).values()], plan["left"])
+
+
+def test_revisions_are_apart_even_if_their_selectors_are_equal() -> None:
+    """Older API servers do not merge matchLabelKeys into the selector. Here only the older revision is uneven."""
+    spread = [constraint(ZONE, match_label_keys=["pod-template-hash"], app="web")]
+
+    def revision(name: str, number: int, at: str, created: str) -> dict[str, Any]:
+        owner, labels = controller("ReplicaSet", f"web-{name}"), {"app": "web", "pod-template-hash": name}
+        return pod(f"{name}-{number}", at, spread=spread, owner=owner, labels=labels, created=created)
+
+    old = [revision("old", it, "n1", "2026-01-01T00:00:00Z") for it in range(3)]
+    new = [revision("new", it, f"n{it + 1}", "2026-02-01T00:00:00Z") for it in range(2)]
+
+    plan = rebalance(*TWO, *old, *new)
+
+    assert {"old-0": "n2"} == evicted(plan)
 
 
 def test_pods_of_jobs_stay() -> None:

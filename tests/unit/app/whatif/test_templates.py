@@ -210,7 +210,7 @@ def test_scaling_without_a_pod_uses_the_manifest() -> None:
 @pytest.mark.parametrize(
     ("kind", "replicas", "message"),
     [
-        ("Deployment", 1, "Deployment shop/web has no pod that could be copied: give the manifest"),
+        ("Deployment", 1, "Deployment shop/web has no pod that could be copied: simulate its manifest"),
         ("DaemonSet", 1, "the number of pods of a DaemonSet cannot be changed"),
         ("VirtualMachine", 1, "the number of pods of a VirtualMachine cannot be changed"),
         ("Deployment", -1, "must be 0 or more"),

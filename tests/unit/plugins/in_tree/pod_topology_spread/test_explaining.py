@@ -50,6 +50,8 @@ def test_limits_have_the_domains_of_each_constraint() -> None:
 
     assert (
         DomainLimit(ZONE, ("maxSkew 1",), {"z0": 0, "z1": 2}, frozenset({"z1"}), zones, 1, 0),
-        DomainLimit(ZONE, ("maxSkew 2", "minDomains 3"), {"z0": 0, "z1": 2}, frozenset({"z1"}), zones, 2, 0),
+        DomainLimit(
+            ZONE, ("maxSkew 2", "minDomains 3"), {"z0": 0, "z1": 2}, frozenset({"z1"}), zones, 2, 0, lacks_domains=True
+        ),
         DomainLimit(HOSTNAME, ("maxSkew 1",), hosts, frozenset(), dict.fromkeys(hosts, 1), 1, 0, is_hard=False),
     ) == found.limits
