@@ -19,6 +19,7 @@ from msgspec import Struct
 from app.analysis.removal import removed_first
 from app.analysis.skew_estimate import Key, SkewEstimate
 from app.analysis.spread_blocks import SPREAD
+from app.analysis.workloads import workloads_of
 from app.framework.explanation import DomainLimit
 from app.framework.handle import Clock
 from app.framework.node_info import Candidates
@@ -159,7 +160,8 @@ class Skews:
     ) -> SkewPage:
         """Return the workloads from number ``start`` on. Raises ``VerbFailure``.
 
-        ``namespace``, ``kind``, ``name``: only such workloads; empty for all. ``selector``: must match the last pod of
+        ``namespace``, ``kind``, ``name``: only such workloads; empty for all. The name of a ReplicaSet or Job that has
+        an owner means the owner. ``selector``: must match the last pod of
         the workload in the snapshot. ``above``: only skews larger than ``maxSkew``, the largest excess first.
         """
         counted = await self._current()
@@ -168,7 +170,7 @@ class Skews:
         keys = [
             key
             for key, pods in counted.workloads.items()
-            if _matches(key[:3], wanted) and selector.matches(pods[-1].labels)
+            if _is_wanted(key, pods, wanted) and selector.matches(pods[-1].labels)
         ]
         if above:
             names = {key[:3] for key in keys}
@@ -220,6 +222,15 @@ class Skews:
 
     def _limits(self, framework: Framework, pod: Pod) -> Sequence[DomainLimit]:
         return framework.explain_with(SPREAD, pod, Candidates.of(self._cluster.nodes)).limits
+
+
+def _is_wanted(key: Key, pods: Sequence[Pod], wanted: tuple[str, str, str]) -> bool:
+    namespace, kind, name = wanted
+    if _matches(key[:3], wanted):
+        return True
+    if not _matches(key[:1], (namespace,)) or not name.startswith(key[2]):  # parts are named after their workload
+        return False
+    return any(_matches(it, (kind, name)) for pod in pods for it in workloads_of(pod))
 
 
 def _matches(values: Sequence[str], wanted: Sequence[str]) -> bool:

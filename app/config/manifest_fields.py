@@ -21,6 +21,7 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
 }
 """Python types by the names of JSON types in msgspec's messages."""
 
+_LARGEST: Final = 2**31 - 1
 _MAPPING: Final = "must be a mapping"
 
 
@@ -89,9 +90,12 @@ def text_at(document: Mapping[str, Any], place: Place) -> str:
 
 
 def number_at(document: Mapping[str, Any], place: Place, default: int) -> int:
+    """Return the number at a path, an int32 of 0 or more. Raises ``BadField`` if there is another value."""
     value = value_at(document, place)
     if value in (NOTHING, None):
         return default
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise BadField(place, "must be a whole number, 0 or more")
+    if value > _LARGEST:
+        raise BadField(place, f"must be {_LARGEST} at most")
     return value

@@ -17,7 +17,7 @@ from app.lint.manifests import BrokenManifest, ManifestObject
 from app.lint.placement import of_placement, of_scheduler
 from app.lint.rules import RULES, LintFinding, LintRule, Mistaken, Need
 from app.lint.templates import of_template
-from app.lint.workloads import LintedWorkload, has_template, workload_of
+from app.lint.workloads import LintedWorkload, check_read, has_template, workload_of
 from app.runtime.registry import Registry
 
 _IDS: Final = tuple(it.id for it in RULES)
@@ -84,10 +84,13 @@ class Linter:
             names = (workload.kind, workload.namespace, workload.name)
             self._note_unknown(workload.ignored, file, 0)
             try:
+                if workload.pod is not None:
+                    check_read(workload.pod, workload.template)
                 for mistake in self._of_workload(workload):
                     self._add(mistake, names, workload.ignored, file, 0)
             except Exception as error:  # noqa: BLE001  # one object must not hide the others
-                message = f"{workload.kind} {'/'.join(workload.key)}: {_unexpected(error)}"
+                text = f"{written(error.place)}: {error}" if isinstance(error, BadField) else _unexpected(error)
+                message = f"{workload.kind} {'/'.join(workload.key)}: {text}"
                 self._broken.append(BrokenManifest(file or "cluster", 0, message))
 
     def add_manifests(self, manifests: Sequence[ManifestObject]) -> None:

@@ -102,7 +102,8 @@ def configurations_of(cluster: Cluster, namespace: str, source: str, file: str) 
 def workloads_in(cluster: Cluster, namespace: str) -> Iterator[LintedWorkload]:
     """Yield the workloads of a namespace, or of all if it is empty: objects without a listed controller, and pods.
 
-    Pods of one owner are one workload, named like the owner. Old ReplicaSets, without pods, are left out.
+    Pods of one owner are one workload, named like the owner. Old ReplicaSets, without pods, are left out. An owner
+    without a template, as in saved clusters, is one more workload if it has a home policy.
     """
     listed = [it for it in _listed(cluster) if namespace in ("", it.namespace)]
     known = {(it.namespace, it.kind, it.name) for it in listed if it.pod is not None}
@@ -111,6 +112,7 @@ def workloads_in(cluster: Cluster, namespace: str) -> Iterator[LintedWorkload]:
         is_part = controller is not None and (workload.namespace, *controller) in known
         if workload.pod is not None and not is_part and workload.replicas != 0:
             yield workload
+    yield from (it for it in listed if it.pod is None and it.policies)
     yield from _groups(cluster.pods_in(namespace) if namespace else cluster.pods(), known)
 
 

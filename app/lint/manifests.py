@@ -26,6 +26,9 @@ _IGNORE: Final = re.compile(r"(?:^|\s)#+\s*homeport\.dev/ignore:[ \t]*([\w-]+(?:
 _NO_CONTENT: Final = re.compile(r"\s*(?:#.*)?")
 _CONFIGURATIONS: Final = re.compile(r"^kind:\s*[\"']?(?:KubeScheduler|Homeport)Configuration\b", re.MULTILINE)
 
+_PROSE: Final = re.compile(r".*\.(?!(?:ya?ml|json|conf)$)[^.]*", re.DOTALL)
+"""Keys of a ConfigMap whose text need not be YAML, such as ``README.md`` or ``run.sh``."""
+
 
 class BrokenManifest(Struct, frozen=True):
     """Part of the input that cannot be judged, or is judged only in part. ``line`` is 0 if it is unknown."""
@@ -174,7 +177,9 @@ def configurations_in(holder: ManifestObject) -> ReadManifests:
             for more, part in _parts(text):
                 _read_part(part, holder.file, above + more, inner)
             read.broken += (
-                BrokenManifest(it.file, it.line, f"{written(('data', key))}: {it.message}") for it in inner.broken
+                BrokenManifest(it.file, it.line, f"{written(('data', key))}: {it.message}")
+                for it in inner.broken
+                if not _PROSE.fullmatch(str(key))
             )
             read.objects += (
                 ManifestObject(it.file, it.value, it.place, it.lines, it.line, it.ignored | holder.ignored, holder)

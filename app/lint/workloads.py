@@ -130,6 +130,12 @@ def workload_of(document: Mapping[str, Any]) -> LintedWorkload:
     )
 
 
+def check_read(pod: Pod, template: Place) -> None:
+    """Raise ``BadField`` if a field of the pod was too large to be decoded, because the rules would see it as empty."""
+    for field in pod.spec.oversized:
+        raise BadField((*template, *field.split(".")), "is longer than Homeport reads")
+
+
 def _pod(document: Mapping[str, Any], template: Place, kind: str, name: str, namespace: str) -> Pod | None:
     if value_at(document, (*template, "spec")) in (NOTHING, None):
         return None
@@ -146,6 +152,7 @@ def _pod(document: Mapping[str, Any], template: Place, kind: str, name: str, nam
         raise BadField((*template, *place), message) from None
     except (TypeError, RecursionError) as error:
         raise BadField((*template, "spec"), str(error)) from None
+    check_read(decoded, template)
     for number, constraint in enumerate(decoded.spec.spread):
         if constraint.invalid:
             place = (*template, *SPREAD.split("."), number, "labelSelector")

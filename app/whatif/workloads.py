@@ -34,7 +34,6 @@ _TEMPLATE: Final[Place] = ("spec", "template")
 _JOB_TEMPLATE: Final[Place] = ("spec", "jobTemplate")
 _CLAIM_TEMPLATES: Final[Place] = ("spec", "volumeClaimTemplates")
 _MINUTE: Final = 60
-_LARGEST: Final = 2**31 - 1
 
 TEMPLATES: Final[Mapping[tuple[str, str], Place]] = {
     ("v1", "Pod"): (),
@@ -81,11 +80,11 @@ class WorkloadManifest(Struct, frozen=True):
 def replicas_of(document: Mapping[str, Any], kind: str) -> tuple[int, str]:
     """Return the number of pods that an object starts, and why it starts none. Raises ``BadField``."""
     if kind in ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"):
-        return _int32(document, ("spec", "replicas"), 1), ""
+        return number_at(document, ("spec", "replicas"), 1), ""
     if kind in ("Job", "CronJob"):
         spec = _SPEC if kind == "Job" else (*_JOB_TEMPLATE, *_SPEC)
-        pods = _int32(document, (*spec, "parallelism"), 1)
-        pods = min(pods, _int32(document, (*spec, "completions"), pods))
+        pods = number_at(document, (*spec, "parallelism"), 1)
+        pods = min(pods, number_at(document, (*spec, "completions"), pods))
         is_suspended = any(value_at(document, (*it, "suspend")) is True for it in (_SPEC, spec))
         return (0, "is suspended") if is_suspended else (pods, "")
     if kind == "VirtualMachine":
@@ -185,7 +184,7 @@ class WorkloadBuilder:
         self._add_controller(STATEFUL_SETS, name, mapping_at(self._document, ("spec", "selector")), None)
         revision = f"{name}-{self._template_hash()}"
         claims = list(self._claim_templates())
-        start = _int32(self._document, ("spec", "ordinals", "start"), 0)
+        start = number_at(self._document, ("spec", "ordinals", "start"), 0)
         for number in range(self._manifest.replicas):
             ordinal = start + number
             pod_name = f"{name}-{ordinal}"
@@ -337,13 +336,6 @@ class WorkloadBuilder:
 
     def _time(self, number: int) -> str:
         return (self._created + timedelta(seconds=number)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _int32(document: Mapping[str, Any], place: Place, default: int) -> int:
-    number = number_at(document, place, default)
-    if number > _LARGEST:
-        raise BadField(place, f"must be {_LARGEST} at most")
-    return number
 
 
 def _owner(kind: str, api_version: str, name: str, uid: str) -> Mapping[str, Any]:

@@ -96,6 +96,15 @@ async def test_the_list_can_be_narrowed_and_has_pages(api: Api, monkeypatch: pyt
     assert ["db"] == [it["name"] for it in await listed(api, "?start=1")]
 
 
+async def test_a_part_of_a_workload_stands_for_it(api: Api) -> None:
+    assert ["web"] == [it["name"] for it in await listed(api, f"?kind=ReplicaSet&name=web-{HASH}")]
+    assert ["web"] == [it["name"] for it in await listed(api, f"?above=true&kind=ReplicaSet&name=web-{HASH}")]
+    assert [] == await listed(api, "?kind=ReplicaSet&name=web-other")
+    assert [] == await listed(api, f"?kind=Job&name=web-{HASH}")
+    assert [] == await listed(api, f"?namespace=other&kind=ReplicaSet&name=web-{HASH}")
+    assert [] == await listed(api, "?kind=ReplicaSet")
+
+
 async def test_workloads_are_counted_once_for_all_readers(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await listed(api)
     monkeypatch.setattr(skew_estimate, "workload_of", None)  # a second count would fail

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+from app.lint.facts import ClusterFacts
+from app.lint.linting import Linter
 from app.lint.live import CONFIG_MAPS, configurations_of, workloads_in
 from tests.builders import JsonObject, constraint, controller, node_object, pod_object
-from tests.unit.app.lint.examples import WEB, cluster_of, workload
+from tests.unit.app.lint.examples import REGISTRY, WEB, cluster_of, workload
 
 NODE = node_object("n1")
 HASHED = {**WEB, "pod-template-hash": "1"}
@@ -60,6 +62,25 @@ def test_a_pod_keeps_its_policy_and_what_it_ignores() -> None:
     assert ["of"] == list(one.policies.values())
     assert {"unknown-key"} == one.ignored
     assert 1 == len(one.constraints)
+
+
+def test_an_owner_without_a_template_keeps_its_policy() -> None:
+    bare = {**SET, "spec": {"selector": {}}}
+    annotated = {**bare, "metadata": {**bare["metadata"], "annotations": {"homeport.dev/policy": "of"}}}
+    one, pods = workloads_in(cluster_of(NODE, annotated, *PODS), "")
+
+    assert (None, ["of"]) == (one.pod, list(one.policies.values()))
+    assert (2, {}) == (pods.replicas, pods.policies)
+
+
+def test_pods_with_constraints_that_were_not_read_are_broken() -> None:
+    cluster = cluster_of(NODE, pod_object("alone", spread=2000 * [constraint(app="x")]))
+    linter = Linter(REGISTRY, ClusterFacts(cluster))
+    linter.add_workloads(workloads_in(cluster, ""), "saved.json")
+
+    assert ["saved.json: Pod default/alone: spec.topologySpreadConstraints: is longer than Homeport reads"] == [
+        str(it) for it in linter.report().broken
+    ]
 
 
 def config_map(name: str, text: str, namespace: str = "default", **annotations: str) -> JsonObject:

@@ -132,3 +132,13 @@ def test_configurations_in_a_config_map() -> None:
     assert ["f.yaml:13: data.broken.yaml: is not YAML: did not find expected node content"] == [
         str(it) for it in read.broken
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "is_told"),
+    [("a.yaml", True), ("a.yml", True), ("a.b.json", True), ("a.conf", True), ("config", True), ("README.md", False)],
+)
+def test_prose_in_a_config_map_need_not_be_yaml(key: str, is_told: bool) -> None:
+    text = f"apiVersion: v1\nkind: ConfigMap\ndata:\n  {key}: |\n    kind: HomeportConfiguration\n    a: b: c\n"
+
+    assert is_told == bool(read_manifests(text, "f.yaml").broken)

@@ -87,6 +87,12 @@ T = "spec.template"
         (workload(nodeSelector={"disk": True}), f"{T}.spec.nodeSelector.disk", "expected str, got bool"),
         (workload(tolerations={}), f"{T}.spec.tolerations", "expected array, got object"),
         (workload(more={"replicas": "3"}), "spec.replicas", "must be a whole number, 0 or more"),
+        (workload(more={"replicas": 2**31}), "spec.replicas", "must be 2147483647 at most"),
+        (
+            workload(*2000 * [constraint(app="web")]),
+            f"{T}.spec.topologySpreadConstraints",
+            "is longer than Homeport reads",
+        ),
         (workload(more={"template": []}), T, "must be a mapping"),
         (
             {**workload(volumes=3), "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"},
