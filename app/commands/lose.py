@@ -14,7 +14,8 @@ PATH: Final = "/api/v1/lose"
 
 VARIANTS: Final = {
     "gone": "the nodes are deleted, and the domain no longer counts for topology spread",
-    "tainted": "the nodes stay but are unreachable; their pods are evicted unless they tolerate that",
+    "tainted": "the nodes stay but are unreachable; their pods are evicted unless they tolerate that, or too many "
+    "nodes are not ready",
     "full": "the pods are lost, the domain still counts, and nothing fits there",
 }
 """Meaning of each variant."""
@@ -33,9 +34,9 @@ def answered(pages: Pages, key: str, value: str | None) -> Json:
 
 
 def waits(answer: Json) -> bool:
-    """Return true if a pod would wait, or something was not computed."""
+    """Return true if a pod would wait or stay Terminating, or something was not computed."""
     outcomes = [it[name] for it in answer["domains"] for name in VARIANTS]
-    return any(it is None or it["waiting"] or it["notReached"] for it in outcomes)
+    return any(it is None or it["waiting"] or it["notEnded"] or it["notReached"] for it in outcomes)
 
 
 def rendered(answer: Json, output: str) -> str:
@@ -54,7 +55,12 @@ def rendered(answer: Json, output: str) -> str:
 
 def _waiting(domain: Json) -> list[str]:
     """Return the names of the workloads with pods that would wait in at least one variant."""
-    return [_name(it) for it in domain["workloads"] if any(it[name] and it[name]["waiting"] for name in VARIANTS)]
+    return [_name(it) for it in domain["workloads"] if any(_stopped(it[name]) for name in VARIANTS)]
+
+
+def _stopped(outcome: Json | None) -> int:
+    """Return the number of pods that would wait or stay Terminating."""
+    return outcome["waiting"] + outcome["notEnded"] if outcome else 0
 
 
 def _name(workload: Json) -> str:
@@ -84,8 +90,9 @@ def _numbers(variants: Json) -> Iterator[str]:
             yield from ("?", "?", "?")
             continue
         evicted = f"+{outcome['evicted']}" if outcome["evicted"] else ""
+        stuck = f" (+{outcome['notEnded']} Terminating)" if outcome["notEnded"] else ""
         unknown = f" ({outcome['notReached']} not tried)" if outcome["notReached"] else ""
-        yield from (f"{outcome['lost']}{evicted}", str(outcome["placed"]), f"{outcome['waiting']}{unknown}")
+        yield from (f"{outcome['lost']}{evicted}", str(outcome["placed"]), f"{outcome['waiting']}{stuck}{unknown}")
 
 
 def _of_domain(key: str, domain: Json, *, wide: bool) -> Iterator[str]:
@@ -104,18 +111,25 @@ def _of_domain(key: str, domain: Json, *, wide: bool) -> Iterator[str]:
     for workload in shown:
         yield from _why(workload)
     yield from _apart(domain)
+    if stuck := sum(domain[it]["notEnded"] for it in VARIANTS if domain[it]):
+        yield f"tainted: {stuck} stay Terminating until the nodes are deleted or get the out-of-service taint"
+    if domain["evictsNothing"]:
+        yield "tainted: no node would be ready, so nothing is evicted"
 
 
 def _verdict(key: str, domain: Json) -> str:
-    waiting = [domain[it]["waiting"] for it in VARIANTS if domain[it]]
+    waiting = [_stopped(domain[it]) for it in VARIANTS if domain[it]]
     text = f"{key}={domain['value']}: {domain['nodes']} nodes with {domain['pods']} pods"
     if not waiting:
         return f"{text}: not computed"
     most = max(waiting)
     pods = "pod" if most == 1 else "pods"
-    return coloured(
-        f"{text}: up to {most} {pods} would wait" if most else f"{text}: no pod would wait", BAD if most else GOOD
-    )
+    told = f"up to {most} {pods} would wait{_or_stay(domain)}" if most else "no pod would wait"
+    return coloured(f"{text}: {told}", BAD if most else GOOD)
+
+
+def _or_stay(domain: Json) -> str:
+    return " or stay Terminating" if any(domain[it] and domain[it]["notEnded"] for it in VARIANTS) else ""
 
 
 def _is_evicted(workload: Json) -> bool:

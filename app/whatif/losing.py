@@ -18,7 +18,15 @@ from app.verbs.outcome import VerbFailure
 from app.verbs.similar import similar
 from app.verbs.unserved import printable
 from app.whatif.budget import Budget
-from app.whatif.loss_trial import LossTrial, LossVariant, LostDomain, VolumeTies, is_recreated, nodes_by_value
+from app.whatif.loss_trial import (
+    LossTrial,
+    LossVariant,
+    LostDomain,
+    VolumeTies,
+    is_recreated,
+    nodes_by_value,
+    stays_terminating,
+)
 from app.whatif.one_field import FieldChange, OneField
 from app.whatif.placing import Placement, recreated
 from app.whatif.scratch import ScratchCluster
@@ -59,11 +67,12 @@ class LossRequest(Struct, frozen=True):
 
 
 class LossCount(Struct):
-    """Numbers of pods. ``lost`` and ``evicted`` are the sum of ``placed``, ``waiting`` and both numbers with ``not``.
+    """Numbers of pods. ``lost`` and ``evicted`` are the sum of ``placed``, ``waiting`` and the numbers with ``not``.
 
     ``evicted``: pods on other nodes that are evicted to make room. ``after_grace``: those of ``placed`` that first wait
     for their home. ``ties``: those for which other nodes have the same score, so that kube-scheduler can take another.
-    ``not_recreated``: pods that no controller creates again elsewhere. ``not_reached``: pods that were not tried,
+    ``not_recreated``: pods that no controller creates again elsewhere. ``not_ended``: pods that stay Terminating, so
+    that their controller creates no others. ``not_reached``: pods that were not tried,
     because the processor time was used up.
     """
 
@@ -74,6 +83,7 @@ class LossCount(Struct):
     ties: int = 0
     waiting: int = 0
     not_recreated: int = 0
+    not_ended: int = 0
     not_reached: int = 0
 
 
@@ -139,23 +149,25 @@ def _domain(
     losses: dict[LossVariant, _Losses] = {}
     ties = VolumeTies(scratch, domain.names)
     tied = Counter(_workload(it) for it in domain.pods if not it.terminating and ties.has(it))
-    was_over = False
+    was_over = evicts_nothing = False
     for left, variant in zip(range(len(_ORDER), 0, -1), _ORDER, strict=True):
         if not budget.is_over:
             trial, part = LossTrial(scratch, domain, variant), budget.part(left)
             losses[variant] = yield from _carried_out(scratch, trial, variant, part, is_alone=is_alone)
             yield from trial.undo()
+            evicts_nothing |= trial.evicts_nothing
             was_over |= part.was_over
     budget.was_over |= was_over
     workloads = sorted({key for of_variant in losses.values() for key in of_variant}, key=lambda it: _rank(it, losses))
     if not is_alone:
-        workloads = [it for it in workloads if any(of.get(it, _NOTHING).count.waiting for of in losses.values())]
+        workloads = [it for it in workloads if any(_stopped(of.get(it, _NOTHING).count) for of in losses.values())]
     most = MOST_WORKLOADS if is_alone else MOST_WORST
     return {
         "value": domain.value,
         "nodes": len(domain.nodes),
         "pods": len(domain.pods) + domain.static,
         "staticPods": domain.static,
+        "evictsNothing": evicts_nothing,
         **{it.value: _total(losses[it]) if it in losses else None for it in LossVariant},
         "workloads": [_row(it, losses, running[it], tied[it]) for it in workloads[:most]],
         "moreWorkloads": max(0, len(workloads) - most),
@@ -166,13 +178,13 @@ def _carried_out(
     scratch: ScratchCluster, trial: LossTrial, variant: LossVariant, budget: Budget, *, is_alone: bool
 ) -> Generator[str | None, None, _Losses]:
     yield from trial.begin()
-    pods = [recreated(it) for it in trial.lost if is_recreated(it)]
+    pods = [recreated(it) for it in trial.lost if is_recreated(it) and not stays_terminating(it, variant)]
     for _ in trial.placer.placing(pods, trial.placements):
         number = len(trial.placements)
         yield f"{variant.value}: placing pods: {number} of {len(pods)}" if is_alone and number % _STEP == 0 else None
         if budget.is_over:
             break
-    losses = _counted(trial)
+    losses = _counted(trial, variant)
     worst = sorted((it for it in losses.items() if it[1].waiting), key=lambda it: (-len(it[1].waiting), it[0]))
     fields = OneField(scratch, trial.placer_that_evicts_nothing(), budget)
     for key, loss in worst[:MOST_CHANGED] if is_alone else ():
@@ -186,7 +198,7 @@ def _on_nodes(scratch: ScratchCluster, key: Workload) -> list[Pod]:
     return [it for it in scratch.cluster.pods_in(key[0]) if it.node_name and _workload(it) == key]
 
 
-def _counted(trial: LossTrial) -> _Losses:
+def _counted(trial: LossTrial, variant: LossVariant) -> _Losses:
     """Count the pods of each workload after a loss. A new pod that was evicted counts as its successor."""
     losses: _Losses = {}
 
@@ -199,6 +211,7 @@ def _counted(trial: LossTrial) -> _Losses:
         count = of(pod).count
         count.lost += 1
         count.not_recreated += not is_recreated(pod)
+        count.not_ended += stays_terminating(pod, variant)
     for pod in trial.placer.victims:
         if pod.uid not in new and not pod.terminating:
             count = of(pod).count
@@ -215,7 +228,8 @@ def _counted(trial: LossTrial) -> _Losses:
                 loss.waiting.append(placement)
     for loss in losses.values():
         count = loss.count
-        count.not_reached = count.lost + count.evicted - count.placed - count.waiting - count.not_recreated
+        known = count.placed + count.waiting + count.not_recreated + count.not_ended
+        count.not_reached = count.lost + count.evicted - known
     return losses
 
 
@@ -226,16 +240,21 @@ def _workload(pod: Pod) -> Workload:
     return (pod.namespace, *workload_of(pod))
 
 
+def _stopped(count: LossCount) -> int:
+    """Return the number of pods in whose place none runs."""
+    return count.waiting + count.not_ended
+
+
 def _rank(key: Workload, losses: Mapping[LossVariant, _Losses]) -> tuple[Any, ...]:
     """Sort key of a workload: first those with the most waiting pods, then those with the most lost pods."""
     counts = [of_variant.get(key, _NOTHING).count for of_variant in losses.values()]
-    return (-max(it.waiting for it in counts), -max(it.lost for it in counts), key)
+    return (-max(_stopped(it) for it in counts), -max(it.lost for it in counts), key)
 
 
 def _worst_first(domain: Mapping[str, Any]) -> tuple[Any, ...]:
     counts = [domain[it.value] for it in LossVariant if domain[it.value] is not None]
-    most = [max((it[name] for it in counts), default=-1) for name in ("waiting", "lost")]
-    return (-most[0], -most[1], domain["value"])
+    most = max((it["waiting"] + it["notEnded"] for it in counts), default=-1)
+    return (-most, -max((it["lost"] for it in counts), default=-1), domain["value"])
 
 
 def _total(losses: _Losses) -> Mapping[str, Any]:
@@ -254,6 +273,7 @@ def _count(count: LossCount) -> dict[str, int]:
         "ties": count.ties,
         "waiting": count.waiting,
         "notRecreated": count.not_recreated,
+        "notEnded": count.not_ended,
         "notReached": count.not_reached,
     }
 

@@ -20,8 +20,8 @@ from app.homes.protocol import HomesPlugin, Policy
 from app.kube.core_v1 import Node, Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from app.kube.node_affinity import RequiredNodeAffinity
-from app.kube.node_state import UNKNOWN
-from app.kube.taints import NO_EXECUTE, NO_SCHEDULE, Taint, stays_with, tolerates_all
+from app.kube.node_state import FALSE, UNKNOWN
+from app.kube.taints import NO_EXECUTE, NO_SCHEDULE, Taint, stays_with
 from app.runtime.framework import Framework
 from app.runtime.search import Search
 from app.runtime.slots import declares
@@ -36,6 +36,9 @@ DAEMON_SET: Final = "DaemonSet"
 STATIC: Final = "Node"
 """Kind of the owner of a static pod."""
 
+WAITING_OWNERS: Final = frozenset(("StatefulSet",))
+"""Kinds of owners whose controllers create no pod before the old one is gone from the API server."""
+
 _STEP: Final = 256
 
 
@@ -46,7 +49,10 @@ class LossVariant(StrEnum):
     """The nodes are deleted, and so are their pods."""
 
     TAINTED = "tainted"
-    """The nodes are unreachable. Their pods are evicted, except those that tolerate the taint without a limit."""
+    """The nodes are unreachable. Their pods are evicted, except those that tolerate the taint without a limit.
+
+    No kubelet confirms the end of these pods, so they stay Terminating.
+    """
 
     FULL = "full"
     """The pods are lost as if the nodes were gone. The nodes count as domains, but have no room."""
@@ -92,6 +98,11 @@ def is_recreated(pod: Pod) -> bool:
     return pod.owner is not None and pod.owner.kind not in (DAEMON_SET, STATIC)
 
 
+def stays_terminating(pod: Pod, variant: LossVariant) -> bool:
+    """Return whether no other pod is created, because the lost one stays Terminating on its unreachable node."""
+    return variant is LossVariant.TAINTED and pod.owner is not None and pod.owner.kind in WAITING_OWNERS
+
+
 def is_lost(pod: Pod, variant: LossVariant) -> bool:
     """Return whether a pod on a lost node does not stay there."""
     if variant is not LossVariant.TAINTED:
@@ -101,7 +112,10 @@ def is_lost(pod: Pod, variant: LossVariant) -> bool:
 
 
 class LossTrial:
-    """One variant of a loss on the scratch cluster. ``lost``: running pods that are lost, without static pods."""
+    """One variant of a loss on the scratch cluster. ``lost``: running pods that are lost, without static pods.
+
+    ``evicts_nothing``: no node would be ready. Then the node lifecycle controller stops all evictions.
+    """
 
     def __init__(self, scratch: ScratchCluster, domain: LostDomain, variant: LossVariant) -> None:
         self._scratch = scratch
@@ -109,13 +123,18 @@ class LossTrial:
         self._domain = domain
         self._variant = variant
         self._removed: list[Pod] = []
-        self.lost: Sequence[Pod] = [it for it in domain.pods if not it.terminating and is_lost(it, variant)]
+        self.evicts_nothing = variant is LossVariant.TAINTED and not _is_ready_elsewhere(scratch, domain.names)
+        self.lost: Sequence[Pod] = [
+            it for it in domain.pods if not it.terminating and is_lost(it, variant) and not self.evicts_nothing
+        ]
         self._closed = domain.names if variant is not LossVariant.GONE else frozenset()
-        self.placer = LossPlacer(scratch, self._closed, variant)
+        self.placer = LossPlacer(scratch, self._closed)
         self.placements: list[Placement] = []
 
     def begin(self) -> Iterator[None]:
         """Remove the pods and change the nodes, in steps."""
+        if self.evicts_nothing:
+            return
         for number, node in enumerate(self._domain.nodes):
             for pod in tuple(self._cluster.base_nodes[node.name].pods.values()):
                 if is_lost(pod, self._variant):
@@ -129,7 +148,7 @@ class LossTrial:
                 yield
 
     def placer_that_evicts_nothing(self) -> LossPlacer:
-        return LossPlacer(self._scratch, self._closed, self._variant, preempts=False)
+        return LossPlacer(self._scratch, self._closed, preempts=False)
 
     def undo(self) -> Iterator[None]:
         """Restore nodes and pods as they were before ``begin``, in steps."""
@@ -154,13 +173,10 @@ class LossPlacer(Placer):
     to make room, also new ones.
     """
 
-    def __init__(
-        self, scratch: ScratchCluster, closed: Collection[str], variant: LossVariant, *, preempts: bool = True
-    ) -> None:
-        """``closed``: names of lost nodes that still exist. Only pods that tolerate their taints can go there."""
+    def __init__(self, scratch: ScratchCluster, closed: Collection[str], *, preempts: bool = True) -> None:
+        """``closed``: names of lost nodes that still exist. No pod starts there, even if it tolerates their taints."""
         super().__init__(scratch, preempts=preempts)
         self._closed = closed
-        self._variant = variant
         self._homes: dict[str, tuple[HomeLists, Search]] = {}
         self._open: tuple[int, Sequence[str]] = (-1, ())
         self.after_grace: set[str] = set()
@@ -168,7 +184,7 @@ class LossPlacer(Placer):
 
     def candidates(self, pod: Pod) -> Candidates:
         nodes = super().candidates(pod)
-        if not self._closed or (self._variant is LossVariant.TAINTED and tolerates_all(pod.spec.tolerations, TAINTS)):
+        if not self._closed:
             return nodes
         if self._open[0] != self._cluster.node_set:
             self._open = self._cluster.node_set, tuple(it for it in nodes.names if it not in self._closed)
@@ -196,6 +212,11 @@ class LossPlacer(Placer):
         if later.node and home.policy is Policy.GRACE:
             self.after_grace.add(pod.uid)
         return later
+
+
+def _is_ready_elsewhere(scratch: ScratchCluster, names: Collection[str]) -> bool:
+    nodes = (it.node for name, it in scratch.cluster.base_nodes.items() if name not in names)
+    return any(it.parts.state is None or it.parts.state.ready not in (FALSE, UNKNOWN) for it in nodes)
 
 
 def keeps_homes(framework: Framework, placement: Placement) -> bool:

@@ -150,7 +150,8 @@ class Simulation(WhatIfAnswer):
 class LostPods(CamelModel):
     """Numbers of pods after a loss.
 
-    ``lost`` plus ``evicted`` is the sum of ``placed``, ``waiting``, ``notRecreated`` and ``notReached``.
+    ``lost`` plus ``evicted`` is the sum of ``placed``, ``waiting``, ``notRecreated``, ``notEnded`` and
+    ``notReached``.
     """
 
     lost: int
@@ -160,6 +161,10 @@ class LostPods(CamelModel):
     ties: int = Field(description="Those of them for which other nodes have the same score: kube-scheduler takes any.")
     waiting: int
     not_recreated: int = Field(description="Pods that no controller creates again on another node.")
+    not_ended: int = Field(
+        description="Pods that stay Terminating, until the nodes are deleted or get the out-of-service taint. Until "
+        "then, their controller creates no others."
+    )
     not_reached: int = Field(description="Pods that were not tried, because the processor time was used up.")
 
 
@@ -200,13 +205,16 @@ class DomainLoss(CamelModel):
     nodes: int
     pods: int
     static_pods: int = Field(description="Pods of the kubelets, which end with their node. No workload has them.")
+    evicts_nothing: bool = Field(
+        description="True if no node would be ready when tainted: the node lifecycle controller stops all evictions."
+    )
     gone: LostPods | None = Field(description="The nodes are deleted. The domain does not count for spread.")
     tainted: LostPods | None = Field(
         description="The nodes stay, unreachable and tainted. The domain counts, unless nodeTaintsPolicy is Honor."
     )
     full: LostPods | None = Field(description="The pods are lost. The nodes stay and count, but nothing fits there.")
     workloads: list[LostWorkload] = Field(
-        description="The worst first: at most 500, or for all values of a key at most 20 with waiting pods."
+        description="The worst first: at most 500, or for all values of a key at most 20 of which pods stop running."
     )
     more_workloads: int = Field(description="Number of such workloads that are not listed.")
 

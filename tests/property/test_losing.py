@@ -86,7 +86,7 @@ def test_numbers_add_up_and_the_copy_is_restored(made: list[JsonObject], key: st
                 rows = [it[name] for it in domain["workloads"]]
                 for outcome in (domain[name], *rows):
                     assert outcome["lost"] + outcome["evicted"] == sum(
-                        outcome[it] for it in ("placed", "waiting", "notRecreated", "notReached")
+                        outcome[it] for it in ("placed", "waiting", "notRecreated", "notEnded", "notReached")
                     )
                     assert outcome["notReached"] == 0
                 for row in domain["workloads"]:

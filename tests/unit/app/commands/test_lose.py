@@ -14,7 +14,17 @@ from tests.api.service import SAMPLE
 from tests.builders import ZONE, JsonObject
 
 SAVED: Final = ("--saved", str(SAMPLE), "-q")
-NUMBERS: Final = ("lost", "evicted", "placed", "afterGrace", "ties", "waiting", "notRecreated", "notReached")
+NUMBERS: Final = (
+    "lost",
+    "evicted",
+    "placed",
+    "afterGrace",
+    "ties",
+    "waiting",
+    "notRecreated",
+    "notEnded",
+    "notReached",
+)
 LEGEND: Final = 4
 """Lines about the meaning of the variants."""
 
@@ -31,6 +41,7 @@ def workload(name: str = "web", kind: str = "Deployment", **more: Any) -> JsonOb
 
 def answer(*workloads: JsonObject, value: str | None = "c", **more: Any) -> JsonObject:
     domain = {"value": "c", "nodes": 2, "pods": 9, "staticPods": 0, "moreWorkloads": 0, "workloads": [*workloads]}
+    domain["evictsNothing"] = False
     domain |= {it: numbers() for it in ("gone", "tainted", "full")} | more
     return {
         "key": ZONE,
@@ -109,12 +120,28 @@ def test_long_lists_are_cut() -> None:
     [
         pytest.param({}, False, id="all are placed"),
         pytest.param({"tainted": numbers(lost=2, waiting=1)}, True, id="one waits"),
+        pytest.param({"tainted": numbers(lost=2, notEnded=2)}, True, id="one stays Terminating"),
         pytest.param({"full": None}, True, id="a variant was not computed"),
         pytest.param({"gone": numbers(lost=2, notReached=2)}, True, id="pods were not tried"),
     ],
 )
 def test_the_exit_code(more: JsonObject, expected: bool) -> None:
     assert expected == waits(answer(**more))
+
+
+def test_pods_that_stay_terminating_are_told_apart() -> None:
+    stuck = numbers(lost=2, notEnded=2)
+    lines = text(answer(workload("db", "StatefulSet", tainted=stuck), tainted=stuck))
+
+    assert f"{ZONE}=c: 2 nodes with 9 pods: up to 2 pods would wait or stay Terminating" == lines[0]
+    assert "0 (+2 Terminating)" in lines[3]
+    assert "tainted: 2 stay Terminating until the nodes are deleted or get the out-of-service taint" == lines[-1]
+
+
+def test_nothing_is_evicted_when_no_node_would_be_ready(capsys: pytest.CaptureFixture[str]) -> None:
+    kubectl(["lose", "topology.kubernetes.io/region=eu-1", *SAVED])
+
+    assert "tainted: no node would be ready, so nothing is evicted" in capsys.readouterr().out
 
 
 def test_what_was_not_computed_is_said() -> None:

@@ -74,6 +74,29 @@ def test_the_policy_of_a_home_decides(
     assert dict.fromkeys(VARIANTS, helps) == {name: it and it.value for name, it in change_of.items()}
 
 
+@pytest.mark.parametrize("kind", ["StatefulSet"])
+def test_a_controller_that_waits_for_the_old_pod_creates_none_on_tainted_nodes(kind: str) -> None:
+    found = row(scratch_of(*ZONES, web("web-c", "c1", owner=controller(kind, "web"))))
+
+    assert {"gone": (1, 1, 0), "tainted": (1, 0, 0), "full": (1, 1, 0)} == {it: numbers(found[it]) for it in VARIANTS}
+    assert [0, 1, 0] == [found[it]["notEnded"] for it in VARIANTS]
+
+
+def test_no_pod_starts_on_a_lost_node_even_if_it_tolerates_the_taints() -> None:
+    tolerations = [toleration(effect="NoSchedule"), NOT_READY]
+    full = [pod(f"full-{it}", cpu="4", node=f"{it}1", owner=controller("ReplicaSet", "full")) for it in "ab"]
+
+    found = row(scratch_of(*ZONES, *full, web("web-c", "c1", cpu="1", tolerations=tolerations)))
+
+    assert dict.fromkeys(VARIANTS, (1, 0, 1)) == {it: numbers(found[it]) for it in VARIANTS}
+
+
+def test_nothing_is_evicted_if_no_node_would_be_ready() -> None:
+    (domain,) = lose(scratch_of(ZONES[2], web("web-c", "c1")))["domains"]
+
+    assert (True, 0, 1) == (domain["evictsNothing"], domain["tainted"]["lost"], domain["full"]["lost"])
+
+
 def test_static_pods_belong_to_their_node() -> None:
     mirror = pod("etcd-c1", node="c1", owner=controller("Node", "c1", api_version="v1"))
 
