@@ -35,7 +35,7 @@ def release(cluster: Cluster) -> Iterator[Release]:
 def noted(release: Release) -> dict[str, Any]:
     """The part of a KubeSchedulerConfiguration that the notes of the release print."""
     notes = release.cluster.helm("get", "notes", release.name, "--namespace", release.namespace)
-    _, _, rest = notes.partition("3. Add to its KubeSchedulerConfiguration:")
+    _, _, rest = notes.partition("3. Add this to the KubeSchedulerConfiguration of your kube-scheduler:")
     found: dict[str, Any] = yaml.safe_load(rest.partition("Never leave out")[0])
     return found
 
