@@ -132,7 +132,12 @@ class ForkedRunner:
         if lacking := lacking_memory():
             raise VerbFailure("overloaded", _NO_MEMORY.format(-(-lacking >> 20)))
         receiver, sender = os.pipe()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # no memory, or too many processes
+            os.close(receiver)
+            os.close(sender)
+            raise VerbFailure("overloaded", f"a what-if cannot be started: {error.strerror}") from error
         if not pid:
             _run_child(steps, sender)
         os.close(sender)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,3 +112,18 @@ def test_progress_is_told_in_this_process() -> None:
     run(InlineRunner(texts.append), dict)
 
     assert ["half"] == texts
+
+
+def test_a_child_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example because the container has too many processes. The pipe is closed again."""
+
+    def refuse() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    before = set(Path("/proc/self/fd").iterdir())
+
+    with pytest.raises(VerbFailure, match="cannot be started: Resource temporarily unavailable"):
+        run(ForkedRunner(), dict)
+
+    assert before == set(Path("/proc/self/fd").iterdir())
