@@ -10,10 +10,10 @@ from pydantic import BaseModel, ValidationError
 from app.commands.service import Pages
 from app.homes.homes_page import HomesPage
 from app.whatif.drain_models import DrainPlan
+from app.whatif.models import LossPlan, Simulation
 from app.wire.explain_v1 import ExplainResponse, ExplanationList
 from app.wire.pending_v1 import PendingPodList
 from app.wire.skew_v1 import WorkloadSkewList
-from app.wire.whatif_v1 import LossPlan, Simulation
 
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "/api/v1/pending": PendingPodList,

@@ -19,8 +19,8 @@ from app.commands.sources import login_of
 from app.commands.targets import TargetError, explained, kind_of, unknown_kind
 from app.kube.names import is_label, shown
 from app.kube.selectors import InvalidSelector, parse_selector
+from app.whatif.models import LONGEST_LABEL_KEY, LONGEST_LABEL_VALUE
 from app.whatif.rebalance_plan import MOST_EVICTIONS
-from app.wire.whatif_v1 import LONGEST_LABEL_KEY, LONGEST_LABEL_VALUE
 
 WAITS: Final = 1
 """Exit code if a pod waits or would wait, or a constraint stays above ``maxSkew``."""
@@ -208,10 +208,9 @@ def run_drain(arguments: argparse.Namespace, ask: Ask) -> int:
 
 def run_simulate(arguments: argparse.Namespace, ask: Ask) -> int:
     namespace = _namespace(arguments)
-    given = [*arguments.files, *arguments.given]
-    if not given:
+    if not arguments.files and not arguments.given:
         raise UsageError("nothing to simulate: give a file, a folder, - for input, or scale KIND/NAME=REPLICAS")
-    answer = simulate.answered(ask(), given, namespace, preempts=arguments.preempt)
+    answer = simulate.answered(ask(), arguments.files, arguments.given, namespace, preempts=arguments.preempt)
     print(printable(simulate.rendered(answer, arguments.output)))  # noqa: T201  # the answer of the command
     return WAITS if simulate.waits(answer) else 0
 

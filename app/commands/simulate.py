@@ -29,31 +29,33 @@ _MOST_ROWS: Final = 20
 _MOST_VICTIMS: Final = 5
 
 
-def answered(pages: Pages, given: Sequence[str], namespace: str, *, preempts: bool) -> Json:
-    """Return the answer for manifests, or for ``scale KIND/NAME=REPLICAS …``.
+def answered(pages: Pages, files: Sequence[str], given: Sequence[str], namespace: str, *, preempts: bool) -> Json:
+    """Return the answer for manifests in ``files`` and ``given``.
 
-    Raises ``UsageError`` for a mistake in them, with file and line if possible, and ``CommandError``.
+    If ``given`` begins with ``scale``, workloads and replicas follow, and the manifests are their templates. Raises
+    ``UsageError`` for a mistake in them, with file and line if possible, and ``CommandError``.
     """
-    if given[0] == SCALE:
-        body = {"scale": [_scale(it, namespace) for it in given[1:]]}
-        if not body["scale"]:
-            raise UsageError("simulate scale needs a workload and a number of replicas, such as deploy/web=12")
-        try:
-            return pages.post(PATH, {**body, "preempt": preempts})
-        except CommandError as failure:
-            raise _of_scale(str(failure), given[1:]) from failure
-    manifests, _ = read_paths(given)
-    if manifests.broken:
-        raise UsageError("\n".join(map(str, manifests.broken)))
-    objects = [_json(it) for it in manifests.objects if it.within is None]
+    targets = given[1:] if given[:1] == [SCALE] else None
+    if targets == []:
+        raise UsageError("simulate scale needs a workload and a number of replicas, such as deploy/web=12")
+    scale = [_scale(it, namespace) for it in targets or ()]
+    manifests = _read([*files, *(given if targets is None else ())])
+    body = {"objects": [_json(it) for it in manifests], "scale": scale, "namespace": namespace, "preempt": preempts}
     try:
-        return pages.post(PATH, {"objects": objects, "namespace": namespace, "preempt": preempts})
+        return pages.post(PATH, body)
     except CommandError as failure:
         lines = str(failure).splitlines()
-        if not any(map(_OBJECT.match, lines)):
-            raise
-        whole = [it for it in manifests.objects if it.within is None]
-        raise UsageError("\n".join(_located(it, whole) for it in lines)) from failure
+        if any(map(_OBJECT.match, lines)):
+            raise UsageError("\n".join(_located(it, manifests) for it in lines)) from failure
+        raise _of_scale(str(failure), targets or ()) from failure
+
+
+def _read(paths: Sequence[str]) -> list[ManifestObject]:
+    """Return the objects of manifests. Raises ``UsageError`` if a part cannot be read."""
+    manifests, _ = read_paths(paths)
+    if manifests.broken:
+        raise UsageError("\n".join(map(str, manifests.broken)))
+    return [it for it in manifests.objects if it.within is None]
 
 
 def _of_scale(message: str, given: Sequence[str]) -> CommandError | UsageError:

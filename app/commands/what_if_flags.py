@@ -56,6 +56,7 @@ examples:
   {prog} simulate web.yaml                        where the pods of a manifest would go
   helm template chart | {prog} simulate -         a rendered chart
   {prog} simulate scale deploy/web=12 -n shop     a workload with 12 replicas
+  {prog} simulate scale deploy/web=3 -f web.yaml  the same for a workload without pods
   {prog} simulate big.yaml --preempt              also evict pods of lower priority
 
 exit code: 0 if all pods would be placed, 1 if one would wait, 2 for wrong usage or manifests, 3 if there is no answer

@@ -62,7 +62,7 @@ class _PythonLoader(MergingConstructor, yaml.SafeLoader):
         MergingConstructor.__init__(self)
 
 
-class _FastLoader(MergingConstructor, _FASTEST):  # type: ignore[misc]
+class _FastLoader(MergingConstructor, _FASTEST):  # type: ignore[misc]  # the base is chosen at run time
     def __init__(self, stream: Any) -> None:
         _FASTEST.__init__(self, stream)
         MergingConstructor.__init__(self)

@@ -9,8 +9,8 @@ from pydantic import Field
 from app.homes.homes_page import ListedHome
 from app.kube.names import LONGEST
 from app.whatif.drain_plan import MOST_NODES
+from app.whatif.models import SpreadChange, WaitingGroup, WhatIfAnswer, WhatIfRequest
 from app.wire.cycle_v1 import CamelModel
-from app.wire.whatif_v1 import SpreadChange, WaitingGroup, WhatIfAnswer, WhatIfRequest
 
 DRAIN_PLAN: Final = "DrainPlan"
 

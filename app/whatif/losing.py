@@ -72,8 +72,8 @@ class LossCount(Struct):
     ``evicted``: pods on other nodes that are evicted to make room. ``after_grace``: those of ``placed`` that first wait
     for their home. ``ties``: those for which other nodes have the same score, so that kube-scheduler can take another.
     ``not_recreated``: pods that no controller creates again elsewhere. ``not_ended``: pods that stay Terminating, so
-    that their controller creates no others. ``not_reached``: pods that were not tried,
-    because the processor time was used up.
+    that their controller creates no others. ``not_reached``: pods that were not tried, because the processor time was
+    used up.
     """
 
     lost: int = 0

@@ -44,7 +44,9 @@ class SimulateRequest(WhatIfRequest):
     """Changes to simulate: objects that are created, and workloads that are scaled."""
 
     objects: list[dict[str, Any]] = Field(
-        default=[], max_length=MOST_OBJECTS, description="Kubernetes objects, as in manifests."
+        default=[],
+        max_length=MOST_OBJECTS,
+        description="Kubernetes objects, as in manifests. One that scale names is only its template.",
     )
     scale: Annotated[list[ScaleRequest], WithJsonSchema(_SCALES)] = Field(default=[], max_length=MOST_SCALES)
     namespace: str = Field(

@@ -11,13 +11,13 @@ from app.whatif.budget import Budget
 from app.whatif.drain_models import DRAIN_PLAN, DrainBody, DrainPlan
 from app.whatif.drain_plan import DrainRequest, drained
 from app.whatif.losing import LossRequest, lost
+from app.whatif.models import LOSS_PLAN, SIMULATION, LoseRequest, LossPlan, SimulateRequest, Simulation
 from app.whatif.rebalance_models import REBALANCE_PLAN, RebalanceBody, RebalancePlan
 from app.whatif.rebalance_plan import RebalanceRequest, rebalanced
 from app.whatif.running import Compute, Steps, WhatIf
 from app.whatif.scratch import ScratchCluster
 from app.whatif.simulate import Scale, SimulationRequest, simulated
 from app.wire.explain_v1 import API_VERSION
-from app.wire.whatif_v1 import LOSS_PLAN, SIMULATION, LoseRequest, LossPlan, SimulateRequest, Simulation
 
 FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     500: {"description": "A plugin failed."},

@@ -1,7 +1,7 @@
 """Places pods on a scratch cluster by whole scheduling cycles, each pod assumed before the next.
 
-The order is that of the profile's QueueSort. Of several nodes with the best score, kube-scheduler chooses one at
-random; here the first by name is chosen, and the number of others is counted.
+The order is that of the profile's QueueSort. Of several nodes with the best score, kube-scheduler can choose any. Here
+the first by name is chosen, and the number of others is counted.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from app.whatif.scratch import ScratchCluster
 
 AGAIN: Final = "-again"
 """Suffix of the UIDs of pods that are created again, and of the names of most of them."""
+
 _PREEMPTION: Final = ["DefaultPreemption"]
 """PostFilter plugins that evict only pods of lower priority."""
 

@@ -7,9 +7,9 @@ from typing import Final, Literal
 from pydantic import Field
 
 from app.kube.names import LONGEST
+from app.whatif.models import SpreadChange, WhatIfAnswer, WhatIfRequest
 from app.whatif.rebalance_plan import DEFAULT_EVICTIONS, MOST_EVICTIONS
 from app.wire.cycle_v1 import CamelModel
-from app.wire.whatif_v1 import SpreadChange, WhatIfAnswer, WhatIfRequest
 
 REBALANCE_PLAN: Final = "RebalancePlan"
 

@@ -81,8 +81,10 @@ def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budge
         yield None
     yield from rebalancing.steps([*before])
     after = {key: rebalancing.limits(key) for key in before}
-    why = {_name(key): [*_why(rebalancing, key, request, over=budget.is_over)] for key in after}
-    left = [{**it, "why": why[it["workload"]]} for it in _distinct(_above(rebalancing, after))]
+    why: dict[str, list[Mapping[str, Any]]] = {}
+    for key in after:  # pods of one workload can have several keys
+        why.setdefault(_name(key), []).extend(_why(rebalancing, key, request, over=budget.is_over))
+    left = [{**it, "why": _distinct(why[it["workload"]])} for it in _distinct(_above(rebalancing, after))]
     improved = {it.key for eviction in rebalancing.evictions for it in eviction.improves}
     shown = [key for key in before if key in improved][:MOST_SPREAD]
     return {

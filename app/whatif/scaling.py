@@ -20,7 +20,6 @@ from app.kube.persistent_volumes import PersistentVolumeClaim
 from app.kube.volumes import PodVolume
 from app.whatif.simulated import ScaledWorkload, SimulatedPod, generated_name, uid_of
 
-_PODS_PER_STEP: Final = 256
 _STATEFUL_SET: Final = "StatefulSet"
 _BY_BIND: Final = (f"{ANNOTATION_DOMAIN}home", f"{ANNOTATION_DOMAIN}unclear-bind")
 """Beginnings of the annotations that Homeport writes at bind, which a new pod does not have."""
@@ -40,21 +39,15 @@ class WorkloadPods:
         self._cluster = cluster
         self._by_namespace: dict[str, dict[tuple[str, str], list[Pod]]] = {}
 
-    def steps(self, namespace: str) -> Iterator[None]:
-        """Index a namespace in short steps. Does nothing if it is indexed."""
-        if namespace in self._by_namespace:
-            return
-        index: dict[tuple[str, str], list[Pod]] = {}
-        for number, pod in enumerate(self._cluster.pods_in(namespace)):
-            if not pod.terminating and not pod.finished:
-                for workload in workloads_of(pod):
-                    index.setdefault(workload, []).append(pod)
-            if number % _PODS_PER_STEP == _PODS_PER_STEP - 1:
-                yield
-        self._by_namespace[namespace] = index
-
     def of(self, namespace: str, kind: str, name: str) -> Sequence[Pod]:
-        """Return the active pods of a workload in an indexed namespace."""
+        """Return the active pods of a workload."""
+        if namespace not in self._by_namespace:
+            index: dict[tuple[str, str], list[Pod]] = {}
+            for pod in self._cluster.pods_in(namespace):
+                if not pod.terminating and not pod.finished:
+                    for workload in workloads_of(pod):
+                        index.setdefault(workload, []).append(pod)
+            self._by_namespace[namespace] = index
         return self._by_namespace[namespace].get((kind, name), ())
 
 
@@ -81,19 +74,15 @@ class Rescaling:
         wanted = self._wanted_ordinals()
         return len(wanted) - len({it for it in map(ordinal_of, self._pods) if it in wanted})
 
-    def steps(self, scaled: ScaledWorkload) -> Iterator[None]:
-        """Add the pods that come and those that go to ``scaled``, in short steps."""
-        added = self._ordinals() if self._kind == _STATEFUL_SET else self._copies()
-        for number, (pod, objects) in enumerate(added):
+    def add_to(self, scaled: ScaledWorkload) -> None:
+        """Add the pods that come and those that go to ``scaled``."""
+        for pod, objects in self._ordinals() if self._kind == _STATEFUL_SET else self._copies():
             scaled.added.append(SimulatedPod(pod, self._title, self._doubt()))
             scaled.objects += objects
-            if number % _PODS_PER_STEP == _PODS_PER_STEP - 1:
-                yield
         removed = self._removed()
         if removed:
             scaled.removed += removed
             scaled.approximate = scaled.approximate or self._doubt_of_order()
-        yield
 
     def _removed(self) -> Sequence[Pod]:
         order = removal_order(self._kind, self._pods, self._now)

@@ -47,7 +47,6 @@ class ScratchCluster:
         """Copy all nodes, pods and objects, in short steps.
 
         ``in_flight``: pods that are on a node only in the snapshot of the decisions, each with that node.
-
         The source can change between two steps. The copy then has some objects from before a change.
         """
         for kind in self._source.others.kinds():

@@ -16,11 +16,10 @@ from app.whatif.mistakes import RequestMistake
 from app.whatif.placing import Placement, Placer
 from app.whatif.reasons import waiting_groups
 from app.whatif.scratch import ScratchCluster
-from app.whatif.spread import changes, spread_of
-from app.whatif.templates import ManifestPods, SimulatedPod, TemplateError, pods_of, scaled
-
-MOST_PODS: Final = 5000
-"""Maximum number of pods of one simulation."""
+from app.whatif.simulated import ManifestPods, SimulatedPod, TemplateError
+from app.whatif.spread import changes as spread_changes
+from app.whatif.spread import spread_of
+from app.whatif.templates import MOST_PODS, pods_of, scaled
 
 FULL: Final = 0.9
 """A node is listed as full if the pods on it request at least this part of a resource."""
@@ -41,6 +40,8 @@ class Scale(Struct, frozen=True):
 
 class SimulationRequest(Struct, frozen=True):
     """``objects``: Kubernetes objects as in manifests. ``namespace``: for objects without one.
+
+    An object that ``scale`` names is not created: its template is used if the workload has no pods.
 
     ``preempts``: evict the victims of preemption too.
     """
@@ -85,21 +86,26 @@ def simulated(
         "notes": changed.notes,
         "removed": [{"namespace": it.namespace, "pod": it.name, "nodeName": it.node_name} for it in removed],
         "waitingGroups": waiting,
-        "spread": [*changes(before, spread_of(scratch, one_of_each))],
+        "spread": [*spread_changes(before, spread_of(scratch, one_of_each))],
         "fullNodes": [*_full_nodes(scratch, {it.node for it in placed})],
     }
 
 
 def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> ManifestPods:
     """Return the pods that are added and removed. Raises ``RequestMistake``."""
+    scaled_titles = {_title(it.kind, it.namespace, it.name) for it in request.scale}
+    titles = [_title_of(obj, request.namespace) for obj in request.objects]
+    created = [number for number, title in enumerate(titles) if title not in scaled_titles]
+    templates = [obj for obj, title in zip(request.objects, titles, strict=True) if title in scaled_titles]
     try:
-        changes = pods_of(request.objects, scratch.cluster, request.namespace, MOST_PODS)
+        changes = pods_of([request.objects[it] for it in created], scratch.cluster, request.namespace, MOST_PODS)
     except TemplateError as mistake:
-        raise RequestMistake(_field(f"objects[{mistake.index}]", mistake.field), mistake.message) from None
+        raise RequestMistake(_field(f"objects[{created[mistake.index]}]", mistake.field), mistake.message) from None
     for number, scale in enumerate(request.scale):
         room = MOST_PODS - len(changes.added)
         try:
-            change = scaled(scratch.cluster, scale.namespace, scale.kind, scale.name, scale.replicas, most=room)
+            target = scale.namespace, scale.kind, scale.name, scale.replicas
+            change = scaled(scratch.cluster, *target, templates, most=room)
         except TemplateError as mistake:
             raise RequestMistake(_field(f"scale[{number}]", mistake.field), mistake.message) from None
         taken = {it.pod.key for it in changes.added}
@@ -128,6 +134,13 @@ def _already_waiting(
                 kind, name = workload_of(pod)
                 if (title := _title(kind, namespace, name)) in workloads:
                     yield SimulatedPod(pod, title, _WAITS)
+
+
+def _title_of(obj: Mapping[str, Any], namespace: str) -> str:
+    """Return the title of an object as a request names it; the object can have any shape."""
+    metadata = obj.get("metadata")
+    named = metadata if isinstance(metadata, dict) else {}
+    return _title(str(obj.get("kind")), str(named.get("namespace") or namespace), str(named.get("name")))
 
 
 def _title(kind: str, namespace: str, name: str) -> str:

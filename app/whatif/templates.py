@@ -20,19 +20,8 @@ from app.kube.names import is_label, is_subdomain
 from app.kube.priority_classes import PriorityClass
 from app.whatif.pod_templates import PriorityClasses, json_of
 from app.whatif.scaling import Rescaling, WorkloadPods
-from app.whatif.simulated import ManifestPods, ScaledWorkload, SimulatedPod, TemplateError, generated_name, printable
+from app.whatif.simulated import ManifestPods, ScaledWorkload, TemplateError, generated_name, printable
 from app.whatif.workloads import TEMPLATES, WorkloadBuilder, WorkloadManifest, replicas_of
-
-__all__ = [
-    "ManifestPods",
-    "ScaledWorkload",
-    "SimulatedPod",
-    "TemplateError",
-    "manifest_steps",
-    "pods_of",
-    "scale_steps",
-    "scaled",
-]
 
 MOST_PODS: Final = 5_000
 """Maximum number of pods that a request adds."""
@@ -44,7 +33,6 @@ _MOST_LISTS: Final = 3
 """Maximum depth of Lists in Lists."""
 
 _MOST_DEPTH: Final = 64
-_PODS_PER_STEP: Final = 32
 _DAEMON_SET: Final = "DaemonSet"
 _NOT_SCALED: Final = (_DAEMON_SET, "Pod", "CronJob")
 _NO_POD: Final = "from the manifest, because the workload has no pod"
@@ -66,34 +54,13 @@ def pods_of(
     replicas is added or removed.
     """
     changes = ManifestPods([], [], [])
-    for _ in manifest_steps(objects, cluster, namespace, most, changes, now):
-        pass
-    return changes
-
-
-def manifest_steps(
-    objects: Sequence[Mapping[str, Any]],
-    cluster: Cluster,
-    namespace: str,
-    most: int,
-    changes: ManifestPods,
-    now: datetime | None = None,
-) -> Iterator[None]:
-    """Add to ``changes`` what ``pods_of`` returns, in short steps. Raises ``TemplateError``."""
     moment = now or datetime.now(UTC)
-    every: list[tuple[int, Place, Mapping[str, Any]]] = []
-    for obj in _flattened(objects):
-        every.append(obj)
-        yield
+    every = list(_flattened(objects))
     priorities = PriorityClasses(_priority_classes(every, cluster))
     existing = WorkloadPods(cluster)
     pending: list[tuple[WorkloadManifest, Rescaling | None]] = []
     total = 0
     for manifest in _manifests(every, namespace, changes):
-        yield
-        if manifest is None:
-            continue
-        yield from existing.steps(manifest.namespace)
         pending.append((manifest, _rescaling(manifest, existing, cluster, moment, changes)))
         total += manifest.replicas if pending[-1][1] is None else pending[-1][1].added
         if total > most:
@@ -105,13 +72,17 @@ def manifest_steps(
         created = moment + timedelta(seconds=before)
         try:
             builder = WorkloadBuilder(manifest, cluster, priorities, created)
-            yield from rescaling.steps(changes) if rescaling else _built(builder, changes)
+            if rescaling:
+                rescaling.add_to(changes)
+            else:
+                _build(builder, changes)
         except BadField as error:
             raise _error(manifest, error.place, str(error)) from None
         for pod in changes.added[before:]:
             if pod.pod.key in names:
                 raise _error(manifest, ("metadata", "name"), f"another object makes a pod {pod.pod.name} too")
             names.add(pod.pod.key)
+    return changes
 
 
 def scaled(
@@ -129,57 +100,38 @@ def scaled(
     ``templates``: objects of the request; one of them is used if the workload has no pods. ``now`` and ``most``: like
     those of ``pods_of``.
     """
-    changes = ScaledWorkload([], [], [])
-    for _ in scale_steps(cluster, namespace, kind, name, replicas, changes, templates, now, most):
-        pass
-    return changes
-
-
-def scale_steps(
-    cluster: Cluster,
-    namespace: str,
-    kind: str,
-    name: str,
-    replicas: int,
-    changes: ScaledWorkload,
-    templates: Sequence[Mapping[str, Any]] = (),
-    now: datetime | None = None,
-    most: int = MOST_PODS,
-) -> Iterator[None]:
-    """Add to ``changes`` what ``scaled`` returns, in short steps. Raises ``TemplateError``."""
     moment = now or datetime.now(UTC)
     if kind in _NOT_SCALED or kind.startswith("VirtualMachine"):
         raise TemplateError(-1, "", f"the number of pods of a {kind} cannot be changed")
     if replicas < 0:
         raise TemplateError(-1, "", "the number of replicas must be 0 or more")
-    existing = WorkloadPods(cluster)
-    yield from existing.steps(namespace)
-    pods = existing.of(namespace, kind, name)
+    pods = WorkloadPods(cluster).of(namespace, kind, name)
     rescaling = Rescaling(cluster, pods, kind, name, replicas, moment) if pods else None
     if (rescaling.added if rescaling else replicas) > most:
         raise TemplateError(-1, "", f"the request has more than {most:,} pods")
+    changes = ScaledWorkload([], [], [])
     if rescaling:
-        yield from rescaling.steps(changes)
-        return
+        rescaling.add_to(changes)
+        return changes
     every = list(_flattened(templates))
     for manifest in _manifests(every, namespace, ManifestPods([], [], [])):
-        if manifest is not None and manifest.title == f"{kind}/{namespace}/{name}":
+        if manifest.title == f"{kind}/{namespace}/{name}":
             priorities = PriorityClasses(_priority_classes(every, cluster))
-            yield from _first_pods(replace(manifest, replicas=replicas), cluster, priorities, moment, changes)
-            return
-    raise TemplateError(-1, "", f"{kind} {namespace}/{name} has no pod that could be copied: simulate its manifest")
+            _add_first_pods(replace(manifest, replicas=replicas), cluster, priorities, moment, changes)
+            return changes
+    raise TemplateError(-1, "", f"{kind} {namespace}/{name} has no pod that could be copied: give its manifest too")
 
 
-def _first_pods(
+def _add_first_pods(
     manifest: WorkloadManifest,
     cluster: Cluster,
     priorities: PriorityClasses,
     created: datetime,
     changes: ScaledWorkload,
-) -> Iterator[None]:
+) -> None:
     """Add the pods of a workload that has none in the cluster. Raises ``TemplateError``."""
     try:
-        yield from _built(WorkloadBuilder(manifest, cluster, priorities, created), changes)
+        _build(WorkloadBuilder(manifest, cluster, priorities, created), changes)
     except BadField as error:
         raise _error(manifest, error.place, str(error)) from None
     doubts = ("; ".join(filter(None, (_NO_POD, it.approximate))) for it in changes.added)
@@ -228,18 +180,14 @@ def _is_deep(obj: Any) -> bool:
 
 def _manifests(
     every: Sequence[tuple[int, Place, Mapping[str, Any]]], namespace: str, changes: ManifestPods
-) -> Iterator[WorkloadManifest | None]:
-    """Yield the objects that make pods. For others, yield ``None`` and add them to ``changes.ignored``.
-
-    Raises ``TemplateError``.
-    """
+) -> Iterator[WorkloadManifest]:
+    """Yield the objects that make pods, and add the others to ``changes.ignored``. Raises ``TemplateError``."""
     names: set[str] = set()
     for index, place, obj in every:
         try:
             manifest = _manifest(index, place, obj, namespace)
             if manifest is None:
                 changes.ignored.append(printable("/".join(filter(None, (str(obj["kind"]), *_key(obj, ""))))))
-                yield None
                 continue
         except BadField as error:
             raise TemplateError(index, written((*place, *error.place)), str(error)) from None
@@ -320,14 +268,10 @@ def _rescaling(
     return Rescaling(cluster, pods, manifest.kind, manifest.name, manifest.replicas, now)
 
 
-def _built(builder: WorkloadBuilder, changes: ScaledWorkload) -> Iterator[None]:
-    """Add all pods of a manifest to ``changes``, in short steps. Raises ``BadField``."""
-    for number, pod in enumerate(builder.pods()):
-        changes.added.append(pod)
-        if number % _PODS_PER_STEP == 0:
-            yield
+def _build(builder: WorkloadBuilder, changes: ScaledWorkload) -> None:
+    """Add all pods of a manifest to ``changes``. Raises ``BadField``."""
+    changes.added += builder.pods()
     changes.objects += builder.objects
-    yield
 
 
 def _error(manifest: WorkloadManifest, place: Place, message: str) -> TemplateError:

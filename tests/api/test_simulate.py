@@ -233,6 +233,17 @@ class TestCommand:
 
         assert (0, "Simulation") == (code, json.loads(out)["kind"])
 
+    def test_scale_from_zero_uses_the_manifest(self, capsys: pytest.CaptureFixture[str], saved: Path) -> None:
+        """The object is only a template: its own replicas are not created."""
+        manifest = self.manifest(saved, deployment(0))
+        command = ("scale", "deploy/new=2", "-n", "default", "-f", manifest, "-o", "json")
+
+        code, out, err = self.run(capsys, saved, *command)
+
+        pods = json.loads(out)["pods"]
+        assert (0, "", 2) == (code, err, len(pods))
+        assert {"from the manifest, because the workload has no pod"} == {it["approximate"] for it in pods}
+
     def test_a_mistake_has_file_and_line(self, capsys: pytest.CaptureFixture[str], saved: Path) -> None:
         path = self.manifest(saved, deployment(1), {**deployment(1), "spec": {"replicas": "three"}})
         line = Path(path).read_text().splitlines().index("  replicas: three") + 1

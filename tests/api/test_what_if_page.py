@@ -14,7 +14,7 @@ from tests.api.service import ROOT, SAMPLE
 
 PAGE: Final = Path(ROOT / "docs" / "what-if.md").read_text(encoding="utf-8")
 EXAMPLES: Final = dict(re.findall(r"```console\n\$ homeport (.+)\n((?:.*\n)*?)```", PAGE))
-"""What is printed, by command."""
+"""Output of each command."""
 
 
 def test_each_question_has_an_example() -> None:

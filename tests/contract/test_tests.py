@@ -28,7 +28,7 @@ ELSEWHERE: Final = {
     ],
     "tests/api/test_simulate.py": [
         *(f"app/whatif/{name}.py" for name in ("budget", "mistakes", "pages", "reasons", "spread")),
-        "app/wire/whatif_v1.py",
+        "app/whatif/models.py",
     ],
     "tests/unit/app/whatif/test_placing.py": ["app/whatif/scratch.py"],
     "tests/api/test_skew.py": ["app/analysis/pods_by_labels.py", "app/wire/skew_v1.py"],

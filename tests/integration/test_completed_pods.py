@@ -8,7 +8,7 @@ import pytest
 
 from app.kube.core_v1 import is_same_spec
 from app.kube.kinds import PODS
-from app.whatif.templates import TemplateError
+from app.whatif.simulated import TemplateError
 from tests.builders import ZONE, JsonObject, constraint, container, encoded, toleration
 from tests.controlplane.client import ApiError
 from tests.controlplane.controlplane import ControlPlane

@@ -42,7 +42,7 @@ def is_balanced(scratch: ScratchCluster, pods: Sequence[Pod]) -> bool:
 
 
 def is_possible(scratch: ScratchCluster, pods: Sequence[Pod], moves: int) -> bool:
-    """Whether some sequence of this many evictions, each with a new pod that is placed, balances the cluster."""
+    """Return whether this many evictions can balance the cluster, if each new pod is placed."""
     if is_balanced(scratch, pods):
         return True
     for victim in pods if moves else ():

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from app.cache.cluster import Cluster
-from app.whatif.templates import ManifestPods, TemplateError, pods_of, scaled
+from app.whatif.simulated import ManifestPods, TemplateError
+from app.whatif.templates import pods_of, scaled
 from tests.builders import JsonObject, constraint, container, toleration
 from tests.strategies import examples
 from tests.unit.app.whatif.manifests import MOST, NOW, cluster_of, machine, manifest

@@ -11,7 +11,7 @@ from app.homes.restarts import Restart, homes_of_node, restart_condition, withou
 
 
 def home(name: str, node: str = "n1", policy: str = "soft", state: str = "usable", **more: Any) -> Home:
-    """Of a machine whose pod has its name and is on n1."""
+    """Return the home of a machine. Its pod has the same name and is on n1."""
     owner = HomeOwner("kubevirt.io/v1", "VirtualMachine", "default", name, f"uid-{name}")
     given = {"pod": name, "pod_node": "n1", "holds": policy not in ("soft", "off"), **more}
     return Home(owner, node, State(state), Whereabouts.AT_HOME, policy=Policy(policy) if policy else None, **given)

@@ -10,7 +10,8 @@ from app.feeds.saved import load_objects
 from app.kube.core_decoding import core_v1
 from app.kube.extras import Extra
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PRIORITY_CLASSES
-from app.whatif.templates import ManifestPods, pods_of
+from app.whatif.simulated import ManifestPods
+from app.whatif.templates import pods_of
 from tests.builders import JsonObject, container
 
 NOW: Final = datetime(2026, 11, 24, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.kube.core_v1 import Pod
-from app.whatif.templates import TemplateError
+from app.whatif.simulated import TemplateError
 from tests.builders import ZONE, JsonObject, constraint, container, expression, toleration
 from tests.unit.app.whatif.manifests import WEB, cluster_of, made, manifest
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.whatif.templates import TemplateError, pods_of, scaled
+from app.whatif.simulated import TemplateError
+from app.whatif.templates import pods_of, scaled
 from tests.builders import JsonObject, controller, pod_object
 from tests.unit.app.whatif.manifests import MOST, NOW, WEB, cluster_of, machine, made, manifest
 
@@ -210,7 +211,7 @@ def test_scaling_without_a_pod_uses_the_manifest() -> None:
 @pytest.mark.parametrize(
     ("kind", "replicas", "message"),
     [
-        ("Deployment", 1, "Deployment shop/web has no pod that could be copied: simulate its manifest"),
+        ("Deployment", 1, "Deployment shop/web has no pod that could be copied: give its manifest too"),
         ("DaemonSet", 1, "the number of pods of a DaemonSet cannot be changed"),
         ("VirtualMachine", 1, "the number of pods of a VirtualMachine cannot be changed"),
         ("Deployment", -1, "must be 0 or more"),

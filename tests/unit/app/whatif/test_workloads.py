@@ -9,7 +9,7 @@ import pytest
 from app.framework.default_selectors import DefaultSelectors
 from app.kube.core_v1 import Pod
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
-from app.whatif.templates import ManifestPods, TemplateError
+from app.whatif.simulated import ManifestPods, TemplateError
 from tests.builders import JsonObject, constraint
 from tests.unit.app.whatif.manifests import WEB, cluster_of, machine, made, manifest
 
