@@ -17,7 +17,7 @@ READY := $(VENV)/.ready-$(HERE)
 # Workers of pytest-xdist, one a core; each starts what it needs on ports and in folders of its own.
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal --durations 20 $(if $(CI),-p no:cacheprovider)
 STAGES := lint unit integration conformance-sample fuzz-sample chaos-sample
-MORE_STAGES := long chart conformance fuzz chaos cluster-test
+MORE_STAGES := long browser chart conformance fuzz chaos cluster-test
 UV := uv==0.13.8
 CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
@@ -38,7 +38,7 @@ run: $(READY) ## serve the sample cluster on http://127.0.0.1:8888 (CLUSTER=, HO
 test: $(READY) ## before a pull request: lint, unit, integration, and samples of conformance, fuzz and chaos
 	@$(call in-background,control-plane oracle); $(call played,$(STAGES))
 
-test-all: test ## everything CI runs: make test, then long, chart, conformance, fuzz and chaos in short, cluster-test (as root)
+test-all: test ## everything CI runs: make test, then long, browser, chart, conformance, fuzz and chaos in short, cluster-test (as root)
 	@$(call played,$(MORE_STAGES))
 
 lint: $(READY) ## ruff, formatting, Dockerfiles, types
@@ -48,14 +48,14 @@ lint: $(READY) ## ruff, formatting, Dockerfiles, types
 	@$(BIN)/mypy
 
 unit: $(READY) ## every test that needs no control plane, but for those marked long
-	@$(PYTEST) -m 'not long' --ignore tests/integration --ignore tests/chart --ignore tests/cluster
+	@$(PYTEST) -m 'not long' --ignore tests/integration --ignore tests/chart --ignore tests/cluster --ignore tests/browser
 
 integration: $(READY) control-plane ## the tests against a real control plane, but for those marked long; they wait more than they work
 	@$(PYTEST) -n $$((1 + $$(nproc))) -m 'not long' tests/integration
 
 long: $(READY) control-plane ## the tests marked long, and every property with four times the examples
 	@$(BIN)/python -m tests.controlplane.binaries --kubernetes 1.35.4
-	@$(PYTEST) -m 'long or hypothesis' --hypothesis-profile long --ignore tests/chart --ignore tests/cluster
+	@$(PYTEST) -m 'long or hypothesis' --hypothesis-profile long --ignore tests/chart --ignore tests/cluster --ignore tests/browser
 
 control-plane: $(READY) ## build kube-apiserver, kube-scheduler and etcd, once, into a cache
 	@$(BIN)/python -m tests.controlplane.binaries
@@ -131,6 +131,10 @@ image: $(READY) ## build the image with buildah, podman or docker (IMAGE=, BASE=
 
 release: $(READY) ## build wheel, sdist, chart, image, krew plugin, bill of materials and checksums into dist/, no registry needed (BASE=, URL=)
 	@$(BIN)/python -m tests.release $(if $(BASE),--base '$(BASE)') $(if $(URL),--url '$(URL)')
+
+browser: $(READY) ## the page in a real browser: Debian's Chromium, installed if this runs as root
+	@$(BIN)/python -m tests.debian
+	@$(PYTEST) tests/browser
 
 cluster-test: $(READY) ## as root: the image and the chart on a cluster of three real nodes (ONLY="drain or restart")
 	@$(BIN)/python -m tests.cluster $(if $(ONLY),-k '$(ONLY)')

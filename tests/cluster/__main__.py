@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.cluster import cgroups, image, images, packages
+from tests import debian
+from tests.cluster import cgroups, image, images
 from tests.controlplane import binaries, tools
 
 ARCHIVES_VARIABLE: Final = "CLUSTER_ARCHIVES"
@@ -35,10 +36,16 @@ def stage(name: str) -> Iterator[None]:
     print(f"==> {name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
 
 
+def _require_root() -> None:
+    if os.geteuid() != 0:
+        raise debian.PackagesError("namespaces, containerd and kubelet need root: run make cluster-test as root")
+
+
 def prepare() -> list[Path]:
     """Everything that needs a network: packages, programs, images. Returns the archives of the images."""
     with stage("Debian packages"):
-        packages.install()
+        _require_root()
+        debian.install(debian.CLUSTER)
     with stage("programs"):
         binaries.build(whole=True)
         for release in images.SCHEDULERS:
@@ -59,7 +66,7 @@ def main() -> int:
         if not arguments.shell and not rest:
             with stage("unit tests in the image"):
                 images.run_unit_tests()
-    except (packages.PackagesError, binaries.BuildError, image.ImageError) as error:
+    except (debian.PackagesError, binaries.BuildError, image.ImageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     named = [str(STORIES)] if not any(Path(word).exists() for word in rest) else []
