@@ -86,10 +86,12 @@ from app.server.operator import (
     operator_router,
 )
 from app.server.ops import ops_router
+from app.server.overview import OverviewSources, overview_router
 from app.server.pages import PageQueues
 from app.server.pending import pending_router
 from app.server.routes import LEAN, Verbs, verb_endpoints
 from app.server.skew import skew_router
+from app.server.ui import ui_router
 from app.server.waiting import waiting_list_router, waiting_router
 from app.server.web import Lifespan, Web, create_web, run
 from app.telemetry.certificates import CertificateCollector
@@ -573,15 +575,19 @@ class HomeportService:
     def _reading(self) -> Sequence[APIRouter]:
         """Return the routers of read-only pages."""
         explainer = Explainer(self.verb_context, self._explain)
+        workloads = WorkloadExplainer(explainer, self._explain, self._feed.problem)
+        pending = PendingPods(self.verb_context, self._explain)
         return (
             explain_router(
                 explainer,
-                WorkloadExplainer(explainer, self._explain, self._feed.problem),
+                workloads,
                 self._waiting,
                 max_body_bytes=self._settings.max_body_bytes,
             ),
-            pending_router(PendingPods(self.verb_context, self._explain)),
+            pending_router(pending),
             skew_router(self._skews),
+            overview_router(OverviewSources(pending, self._skews, workloads, self._explain, monotonic)),
+            ui_router(),
             what_if_router(self._what_if, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
             homes_router(self._homes, self._feed.problem),

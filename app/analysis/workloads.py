@@ -76,11 +76,15 @@ class WorkloadExplainer:
         their Job. The pods of a VirtualMachine are found by its VirtualMachineInstance, and all others by their
         controller.
         """
-        selection = await self._selected(namespace, lambda pod: (kind, name) in workloads_of(pod))
+        return await self._explained(await self.pods_of(namespace, kind, name, MOST_PODS))
+
+    async def pods_of(self, namespace: str, kind: str, name: str, most: int) -> PodSelection:
+        """Return at most ``most`` pods of a workload. Raises ``VerbFailure``, also if the workload has no pods."""
+        selection = await self._selected(namespace, lambda pod: (kind, name) in workloads_of(pod), most)
         if not selection.total:
             message = f'no pods of {printable(kind)} "{printable(name)}" found in namespace "{printable(namespace)}"'
             raise VerbFailure("nothing_to_do", message + await self._offered(namespace, kind, name))
-        return await self._explained(selection)
+        return selection
 
     async def selected(self, namespace: str, selector: Selector) -> ExplainedWorkload:
         """Explain the pods of a namespace that a selector matches. The answer can be empty.
@@ -92,12 +96,12 @@ class WorkloadExplainer:
             self._snapshot.require_namespace(namespace)
         return await self._explained(selection)
 
-    async def _selected(self, namespace: str, wanted: Callable[[Pod], bool]) -> PodSelection:
+    async def _selected(self, namespace: str, wanted: Callable[[Pod], bool], most: int = MOST_PODS) -> PodSelection:
         require_snapshot(self._problem)
         require_snapshot(self._snapshot.problem)
         selection = PodSelection(wanted, lambda it: (bool(it.node_name), it.name, it.namespace))
         every = self._cluster.pods_in(namespace) if namespace else self._cluster.pods()
-        await run_stepwise(selection.steps(every, 0, MOST_PODS))
+        await run_stepwise(selection.steps(every, 0, most))
         return selection
 
     async def _offered(self, namespace: str, kind: str, name: str) -> str:

@@ -79,8 +79,9 @@ class PageQueues:
         if scope["path"] in NOT_QUEUED:
             await application(scope, receive, send)
         elif scope["method"] in ("GET", "HEAD"):
-            queue = self._scraping if scope["path"] == "/metrics" else self._reading
-            await _send(await queue.answer(application, scope, receive), scope, receive, send)
+            await _send(
+                await self._queue_of_read(scope["path"]).answer(application, scope, receive), scope, receive, send
+            )
         elif (length := _declared(scope)) > MOST_BYTES:
             await application(scope, receive, send)  # the endpoint rejects it without reading the body
         else:
@@ -105,6 +106,12 @@ class PageQueues:
         except ClientDisconnect:
             return
         await _send(answer, scope, receive, send)
+
+    def _queue_of_read(self, path: str) -> _PageQueue:
+        """Return the queue of a request without a body."""
+        if path in WHAT_IFS:
+            return self._simulating
+        return self._scraping if path == "/metrics" else self._reading
 
     def _queue_of(self, path: str) -> _PageQueue:
         """Return the queue of a request with a body."""

@@ -40,7 +40,7 @@ def pending_router(pending: PendingPods) -> APIRouter:
             {
                 "apiVersion": API_VERSION,
                 "kind": PENDING_POD_LIST,
-                "items": [_item(it) for it in page.items],
+                "items": [pending_item(it) for it in page.items],
                 "total": page.total,
                 "next": end if end < page.total else None,
             }
@@ -49,7 +49,8 @@ def pending_router(pending: PendingPods) -> APIRouter:
     return router
 
 
-def _item(waiting: WaitingForNode) -> dict[str, Any]:
+def pending_item(waiting: WaitingForNode) -> dict[str, Any]:
+    """Build a ``PendingPodItem``."""
     pod, reason = waiting.pod, waiting.reason or _NOT_JUDGED
     return {
         "namespace": pod.namespace,

@@ -44,7 +44,7 @@ def skew_router(skews: Skews) -> APIRouter:
             {
                 "apiVersion": API_VERSION,
                 "kind": WORKLOAD_SKEW_LIST,
-                "items": [_item(it) for it in page.items],
+                "items": [skew_item(it) for it in page.items],
                 "total": page.total,
                 "countedSecondsAgo": round(page.age, 1),
                 "next": page.following,
@@ -54,7 +54,8 @@ def skew_router(skews: Skews) -> APIRouter:
     return router
 
 
-def _item(skew: WorkloadSkew) -> dict[str, Any]:
+def skew_item(skew: WorkloadSkew) -> dict[str, Any]:
+    """Build a ``WorkloadSkewItem``."""
     return {
         "namespace": skew.namespace,
         "kind": skew.kind,

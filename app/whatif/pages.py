@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 
+from app.kube.names import LONGEST
 from app.server.bodies import documented, parsed
+from app.server.queries import KnownQuery
 from app.whatif.budget import Budget
-from app.whatif.drain_models import DRAIN_PLAN, DrainBody, DrainPlan
+from app.whatif.drain_models import DRAIN_PLAN, MOST_NODES, DrainBody, DrainPlan
 from app.whatif.drain_plan import DrainRequest, drained
 from app.whatif.losing import LossRequest, lost
-from app.whatif.models import LOSS_PLAN, SIMULATION, LoseRequest, LossPlan, SimulateRequest, Simulation
+from app.whatif.models import (
+    LONGEST_LABEL_KEY,
+    LONGEST_LABEL_VALUE,
+    LOSS_PLAN,
+    SIMULATION,
+    LoseRequest,
+    LossPlan,
+    SimulateRequest,
+    Simulation,
+)
 from app.whatif.rebalance_models import REBALANCE_PLAN, RebalanceBody, RebalancePlan
 from app.whatif.rebalance_plan import RebalanceRequest, rebalanced
 from app.whatif.running import Compute, Steps, WhatIf
@@ -27,6 +39,25 @@ _SCALE_EXAMPLE: Final = {"scale": [{"namespace": "shop", "kind": "Deployment", "
 _LOSE_EXAMPLE: Final = {"key": "topology.kubernetes.io/zone", "value": "eu-1c"}
 _DRAIN_EXAMPLE: Final = {"nodes": ["node-b2"]}
 _REBALANCE_EXAMPLE: Final = {"namespace": "shop", "most": 5}
+
+
+class DrainQuery(KnownQuery):
+    """Query for a drain."""
+
+    node: list[Annotated[str, Field(min_length=1, max_length=LONGEST)]] = Field(
+        min_length=1, max_length=MOST_NODES, description="Nodes to drain, in this order."
+    )
+
+
+class LoseQuery(KnownQuery):
+    """Query for the loss of a zone or another domain."""
+
+    key: str = Field(min_length=1, max_length=LONGEST_LABEL_KEY, description="Label key, such as a topology key.")
+    value: str | None = Field(
+        default=None,
+        max_length=LONGEST_LABEL_VALUE,
+        description="Lost value of the label; without it, all are compared.",
+    )
 
 
 def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
@@ -61,6 +92,16 @@ def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
         body = await parsed(request, DrainBody.model_validate_json, max_body_bytes)
         wanted = DrainRequest(body.nodes, body.keep_cordoned)
         return await answered(what_if, DRAIN_PLAN, lambda scratch, budget: drained(scratch, wanted, budget))
+
+    @router.get("/drain", response_model=DrainPlan, responses=FAILURES, summary="Like POST, for a page in a browser")
+    async def drain_by_query(query: Annotated[DrainQuery, Query()]) -> Response:
+        wanted = DrainRequest(query.node)
+        return await answered(what_if, DRAIN_PLAN, lambda scratch, budget: drained(scratch, wanted, budget))
+
+    @router.get("/lose", response_model=LossPlan, responses=FAILURES, summary="Like POST, for a page in a browser")
+    async def lose_by_query(query: Annotated[LoseQuery, Query()]) -> Response:
+        loss = LossRequest(query.key, query.value)
+        return await answered(what_if, LOSS_PLAN, lambda scratch, budget: lost(scratch, loss, budget))
 
     @router.post(
         "/lose",

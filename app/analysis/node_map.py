@@ -1,0 +1,86 @@
+"""Nodes by zone with their fill, and the pods of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+
+from app.cache.cluster import Cluster
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import Node
+from app.kube.extras import NotDecoded
+
+ZONE: Final = "topology.kubernetes.io/zone"
+_NODES_PER_STEP: Final = 256
+_NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+
+class NodeCondition(StrEnum):
+    """Why a node accepts no new pods; ``READY`` if it accepts them.
+
+    A node is not ready if it has one of the taints that the node controller sets then.
+    """
+
+    READY = "ready"
+    CORDONED = "cordoned"
+    NOT_READY = "notReady"
+    TAINTED = "tainted"
+
+
+class NodeCell(Struct, frozen=True, array_like=True):
+    """Node on the map, encoded as a JSON array.
+
+    ``cpu`` and ``memory``: requested share of what pods can use, in percent, above 100 if the node is overbooked;
+    ``None`` if the snapshot has no requests.
+    """
+
+    name: str
+    cpu: int | None
+    memory: int | None
+    pods: int
+    condition: NodeCondition
+
+
+def add_cells(cluster: Cluster, zones: dict[str, list[NodeCell]]) -> Iterator[None]:
+    """Add the cell of each node to its zone, in short steps. Nodes without a zone are in zone ``""``."""
+    for number, name in enumerate(sorted(cluster.nodes)):
+        if number % _NODES_PER_STEP == _NODES_PER_STEP - 1:
+            yield
+        info = cluster.nodes.get(name)
+        if info is not None:
+            zones.setdefault(info.node.labels.get(ZONE, ""), []).append(cell_of(info))
+
+
+def cell_of(info: NodeInfo) -> NodeCell:
+    cpu, memory = (_percent(info, it) for it in ("cpu", "memory"))
+    return NodeCell(info.name, cpu, memory, len(info.pods), condition_of(info.node))
+
+
+def condition_of(node: Node) -> NodeCondition:
+    if any(taint.key in _NOT_READY for taint in node.taints):
+        return NodeCondition.NOT_READY
+    if node.unschedulable:
+        return NodeCondition.CORDONED
+    return NodeCondition.TAINTED if any(it.keeps_out for it in node.taints) else NodeCondition.READY
+
+
+def _percent(info: NodeInfo, resource: str) -> int | None:
+    try:
+        available, requested = info.allocatable.get(resource, 0), info.requested.get(resource, 0)
+    except NotDecoded:
+        return None
+    if not available:
+        return 100 if requested else 0
+    return -(-100 * requested // available)
+
+
+def resources_of(info: NodeInfo) -> Mapping[str, tuple[int, int]]:
+    """Return the requested and the allocatable amount of each resource; empty if the snapshot has no requests."""
+    try:
+        requested, allocatable = info.requested, info.allocatable
+    except NotDecoded:
+        return {}
+    return {name: (requested.get(name, 0), allocatable[name]) for name in sorted(allocatable) if name != "pods"}

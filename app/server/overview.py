@@ -1,0 +1,173 @@
+"""Pages below ``/api/v1`` for the page in the browser: overview, map of nodes, one node, and one workload."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Query, Response
+from msgspec import Struct
+
+from app.analysis.explain_snapshot import ExplainSnapshot
+from app.analysis.node_map import ZONE, NodeCell, add_cells, cell_of, resources_of
+from app.analysis.pending import PendingPods
+from app.analysis.removal import removal_order
+from app.analysis.skew import Skews
+from app.analysis.workloads import WorkloadExplainer, workload_of
+from app.framework.handle import Clock
+from app.framework.node_info import NodeInfo
+from app.kube.core_v1 import Pod
+from app.kube.quantity import shown_amount
+from app.kube.taints import Taint
+from app.server.cycle import FAILURES, json_response
+from app.server.pending import pending_item
+from app.server.queries import KnownQuery
+from app.server.shared import SharedAnswer
+from app.server.skew import skew_item
+from app.verbs.context import require_snapshot
+from app.verbs.outcome import VerbFailure
+from app.verbs.similar import similar
+from app.verbs.stepwise import run_stepwise
+from app.verbs.unserved import printable
+from app.wire.explain_v1 import API_VERSION
+from app.wire.overview_v1 import NODE_DETAIL, NODE_MAP, OVERVIEW, WORKLOAD, NodeDetail, NodeMap, Overview, Workload
+
+MOST_LISTED: Final = 100
+"""Maximum number of pods, of skews and of homes in the overview."""
+
+MOST_PODS: Final = 500
+"""Maximum number of pods of one node or workload."""
+
+
+class OverviewSources(Struct, frozen=True):
+    """Sources of the overview. ``snapshot``: that of explain."""
+
+    pending: PendingPods
+    skews: Skews
+    workloads: WorkloadExplainer
+    snapshot: ExplainSnapshot
+    clock: Clock
+
+
+def overview_router(sources: OverviewSources) -> APIRouter:
+    """Create the router. The overview and the map are computed once for all readers."""
+    router = APIRouter(prefix="/api/v1", tags=["operator"])
+    pages = _Pages(sources)
+    overview = SharedAnswer(pages.overview, sources.clock)
+    nodes = SharedAnswer(pages.nodes, sources.clock)
+
+    @router.get("/overview", response_model=Overview, responses=FAILURES, summary="Waiting pods and skews, in short")
+    async def show_overview(
+        _: Annotated[KnownQuery, Query()], if_none_match: Annotated[str, Header(include_in_schema=False)] = ""
+    ) -> Response:
+        return await overview.response(if_none_match)
+
+    @router.get("/nodes", response_model=NodeMap, responses=FAILURES, summary="All nodes by zone, with their fill")
+    async def show_nodes(
+        _: Annotated[KnownQuery, Query()], if_none_match: Annotated[str, Header(include_in_schema=False)] = ""
+    ) -> Response:
+        return await nodes.response(if_none_match)
+
+    @router.get("/nodes/{name}", response_model=NodeDetail, responses=FAILURES, summary="One node and its pods")
+    async def show_node(name: str, _: Annotated[KnownQuery, Query()]) -> Response:
+        return json_response(pages.node(name))
+
+    @router.get(
+        "/workloads/{namespace}/{kind}/{name}",
+        response_model=Workload,
+        responses=FAILURES,
+        summary="One workload: its spread, its pods by node, and the order of a scale-down",
+    )
+    async def show_workload(namespace: str, kind: str, name: str, _: Annotated[KnownQuery, Query()]) -> Response:
+        return json_response(await pages.workload(namespace, kind, name))
+
+    return router
+
+
+class _Pages:
+    def __init__(self, sources: OverviewSources) -> None:
+        self._sources = sources
+
+    async def overview(self) -> Mapping[str, Any]:
+        pending = await self._sources.pending.page()
+        skews = await self._sources.skews.page("", "", "", 0, above=True)
+        return {
+            "apiVersion": API_VERSION,
+            "kind": OVERVIEW,
+            "pending": {"total": pending.total, "items": [pending_item(it) for it in pending.items[:MOST_LISTED]]},
+            "skews": {"total": skews.total, "items": [skew_item(it) for it in skews.items[:MOST_LISTED]]},
+        }
+
+    async def nodes(self) -> Mapping[str, Any]:
+        require_snapshot(self._sources.snapshot.problem)
+        zones: dict[str, list[NodeCell]] = {}
+        await run_stepwise(add_cells(self._sources.snapshot.cluster, zones))
+        return {
+            "apiVersion": API_VERSION,
+            "kind": NODE_MAP,
+            "zoneKey": ZONE,
+            "total": sum(map(len, zones.values())),
+            "zones": [{"name": name, "nodes": zones[name]} for name in sorted(zones)],
+        }
+
+    def node(self, name: str) -> dict[str, Any]:
+        """Return a ``NodeDetail``. Raises ``VerbFailure``."""
+        require_snapshot(self._sources.snapshot.problem)
+        nodes = self._sources.snapshot.cluster.nodes
+        info = nodes.get(name)
+        if info is None:
+            raise VerbFailure("nothing_to_do", f'node "{printable(name)}" not found{similar(printable(name), nodes)}')
+        cell = cell_of(info)
+        pods = sorted(info.pods.values(), key=lambda it: it.key)
+        return {
+            "apiVersion": API_VERSION,
+            "kind": NODE_DETAIL,
+            "name": info.name,
+            "zone": info.node.labels.get(ZONE, ""),
+            "condition": cell.condition,
+            "taints": [*map(_taint, info.node.taints)],
+            "labels": dict(info.node.labels),
+            "resources": _resources(info),
+            "pods": [_on_node(it) for it in pods[:MOST_PODS]],
+            "podCount": len(pods),
+        }
+
+    async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
+        """Return a ``Workload``. Raises ``VerbFailure``, also if the workload has no pods."""
+        sources = self._sources
+        selection = await sources.workloads.pods_of(namespace, kind, name, MOST_PODS)
+        skews = await sources.skews.page(namespace, kind, name, 0, above=False)
+        ordered = removal_order(kind, selection.pods, datetime.now(UTC))
+        return {
+            "apiVersion": API_VERSION,
+            "kind": WORKLOAD,
+            "namespace": namespace,
+            "workloadKind": kind,
+            "name": name,
+            "skews": [skew_item(it) for it in skews.items],
+            "pods": [{"name": it.name, "node": it.node_name, "created": it.created} for it in ordered],
+            "podCount": selection.total,
+            "nodes": _by_node(ordered),
+        }
+
+
+def _by_node(pods: Sequence[Pod]) -> Mapping[str, int]:
+    return Counter(it.node_name for it in pods if it.node_name)
+
+
+def _taint(taint: Taint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _on_node(pod: Pod) -> dict[str, Any]:
+    kind, name = workload_of(pod)
+    return {"namespace": pod.namespace, "name": pod.name, "workloadKind": kind, "workload": name}
+
+
+def _resources(info: NodeInfo) -> list[dict[str, str]]:
+    return [
+        {"name": name, "requested": shown_amount(name, requested), "allocatable": shown_amount(name, allocatable)}
+        for name, (requested, allocatable) in resources_of(info).items()
+    ]
