@@ -11,8 +11,8 @@ from app.kube.names import LONGEST
 from app.server.bodies import documented, parsed
 from app.server.queries import KnownQuery
 from app.whatif.budget import Budget
-from app.whatif.drain_models import DRAIN_PLAN, MOST_NODES, DrainBody, DrainPlan
-from app.whatif.drain_plan import DrainRequest, drained
+from app.whatif.drain_models import DRAIN_PLAN, DrainBody, DrainPlan
+from app.whatif.drain_plan import MOST_NODES, DrainRequest, drained
 from app.whatif.losing import LossRequest, lost
 from app.whatif.models import (
     LONGEST_LABEL_KEY,
@@ -56,7 +56,7 @@ class LoseQuery(KnownQuery):
     value: str | None = Field(
         default=None,
         max_length=LONGEST_LABEL_VALUE,
-        description="Lost value of the label; without it, all are compared.",
+        description="Lost value; without it, all values are compared.",
     )
 
 
