@@ -14,7 +14,7 @@ from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.node_map import ZONE, NodeCell, add_cells, cell_of, resources_of
 from app.analysis.pending import PendingPods
 from app.analysis.removal import removal_order
-from app.analysis.skew import Skews
+from app.analysis.skew import Skews, WorkloadSkew
 from app.analysis.workloads import WorkloadExplainer, workload_of
 from app.framework.handle import Clock
 from app.framework.node_info import NodeInfo
@@ -92,12 +92,12 @@ class _Pages:
 
     async def overview(self) -> Mapping[str, Any]:
         pending = await self._sources.pending.page()
-        skews = await self._sources.skews.page("", "", "", 0, above=True)
+        skews = distinct((await self._sources.skews.page("", "", "", 0, above=True)).items)
         return {
             "apiVersion": API_VERSION,
             "kind": OVERVIEW,
             "pending": {"total": pending.total, "items": [pending_item(it) for it in pending.items[:MOST_LISTED]]},
-            "skews": {"total": skews.total, "items": [skew_item(it) for it in skews.items[:MOST_LISTED]]},
+            "skews": {"total": len(skews), "items": [skew_item(it) for it in skews[:MOST_LISTED]]},
         }
 
     async def nodes(self) -> Mapping[str, Any]:
@@ -146,11 +146,19 @@ class _Pages:
             "namespace": namespace,
             "workloadKind": kind,
             "name": name,
-            "skews": [skew_item(it) for it in skews.items],
+            "skews": [skew_item(it) for it in distinct(skews.items)],
             "pods": [{"name": it.name, "node": it.node_name, "created": it.created} for it in ordered],
             "podCount": selection.total,
             "nodes": _by_node(ordered),
         }
+
+
+def distinct(skews: Sequence[WorkloadSkew]) -> list[WorkloadSkew]:
+    """Return the skews without repetitions. Pods of a workload can differ in other constraints, as in a rollout."""
+    shown = {
+        (it.namespace, it.kind, it.name, it.key, it.is_hard, it.max_skew, *it.domains): it for it in reversed(skews)
+    }
+    return [*shown.values()][::-1]
 
 
 def _by_node(pods: Sequence[Pod]) -> Mapping[str, int]:

@@ -1,0 +1,133 @@
+// Shows the page of the route in the URL's fragment, and polls.
+
+import { isReport, read, reportTime } from "./api.js";
+import { duration, h } from "./dom.js";
+import { node } from "./node.js";
+import { pod } from "./pod.js";
+import { start } from "./start.js";
+import { profile, status, STATUS } from "./status.js";
+import { workload } from "./workload.js";
+import { zone, zones } from "./zone.js";
+
+const POLL_MS = 5000;
+const PAGES = {
+  "": [start, true],
+  pod: [pod],
+  workload: [workload, true],
+  node: [node, true],
+  zone: [zone],
+  zones: [zones],
+  profile: [profile, true],
+  status: [status, true],
+};
+
+const main = document.getElementById("page");
+const fresh = document.getElementById("fresh");
+let shown = { hash: null, stamp: null, at: 0 };
+let turn = 0;
+
+function asked() {
+  const [where, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...parts] = where.split("/").map(decoded);
+  return { page: PAGES[name], parts, query: new URLSearchParams(query) };
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** Show the page of the route. `isPoll`: the route is the same, so only pages that cost little are read again. */
+async function show(isPoll) {
+  const mine = (turn += 1);
+  const { hash } = location;
+  const { page, parts, query } = asked();
+  if (isPoll && (!page?.[1] || isReport)) return;
+  if (!isPoll) main.setAttribute("aria-busy", "true");
+  let made;
+  try {
+    made = page
+      ? await page[0](parts, query)
+      : { title: "Not found", at: Date.now(), stamp: "none", content: () => h("p", null, "There is no such page.") };
+  } catch (error) {
+    if (isPoll) return;
+    made = {
+      title: "No answer",
+      at: Date.now(),
+      stamp: error.message,
+      content: () => [
+        h("h1", null, "No answer"),
+        h("p", { role: "alert" }, error.message),
+        h("p", null, h("a", { href: "#/" }, "Back to the cluster")),
+      ],
+    };
+  }
+  if (mine !== turn) return;
+  shown.at = made.at;
+  if (hash === shown.hash && made.stamp === shown.stamp) return;
+  draw(made, hash !== shown.hash);
+  shown = { hash, stamp: made.stamp, at: made.at };
+}
+
+function draw(made, isNew) {
+  const open = new Set([...main.querySelectorAll("details[open]")].map((it) => it.dataset.key));
+  const focused = main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  document.title = `${made.title} – Homeport`;
+  main.replaceChildren(...[made.content()].flat(Infinity).filter(Boolean));
+  main.removeAttribute("aria-busy");
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.getAttribute("href") === (location.hash || "#/")) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (isNew) {
+    window.scrollTo(0, 0);
+    if (shown.hash !== null) main.focus({ preventScroll: true });
+    return;
+  }
+  for (const it of main.querySelectorAll("details")) it.open = open.has(it.dataset.key);
+  if (focused !== null)
+    [...main.querySelectorAll("a[href]")].find((it) => it.getAttribute("href") === focused)?.focus({ preventScroll: true });
+}
+
+async function tell() {
+  if (isReport) {
+    fresh.replaceChildren(`Report of ${reportTime()}`);
+    return;
+  }
+  let problem;
+  let text = `computed ${duration((Date.now() - shown.at) / 1000)} ago`;
+  try {
+    const { json } = await read(STATUS);
+    problem = json.problem;
+    const feeds = Object.values(json.feeds);
+    const state = feeds.some((it) => it.state === "saved")
+      ? "saved cluster"
+      : `snapshot ${duration(Math.max(0, ...feeds.filter((it) => it.state === "watching").map((it) => it.age_seconds)))} old`;
+    text = `${state}, ${text}`;
+  } catch (error) {
+    problem = error.message;
+  }
+  const next = problem ? `■ ${problem} (${text})` : text;
+  fresh.className = problem ? "bad" : "";
+  if (fresh.textContent !== next) fresh.replaceChildren(next);
+}
+
+async function poll() {
+  if (!document.hidden) {
+    await show(true);
+    await tell();
+  }
+  setTimeout(poll, POLL_MS);
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+window.addEventListener("hashchange", () => show(false));
+await show(false);
+await tell();
+if (!isReport) setTimeout(poll, POLL_MS);

@@ -1,0 +1,135 @@
+// The page of a node: what runs there, whose home it is, and what a drain would do.
+
+import { isReport, path, read } from "./api.js";
+import { badge, bar, counted, details, h, link, section, table } from "./dom.js";
+import { stateOf } from "./start.js";
+
+const STATES = {
+  ready: ["good", "accepts pods"],
+  cordoned: ["warn", "cordoned: accepts no new pods"],
+  notReady: ["bad", "not ready"],
+  tainted: ["warn", "tainted: only pods that tolerate its taints"],
+};
+
+export async function node([name]) {
+  const [of, homes] = await Promise.all([read(path(["nodes", name])), read(path(["homes"], { limit: 500, node: name }))]);
+  const { json } = of;
+  return {
+    title: `Node ${name}`,
+    at: of.at,
+    stamp: JSON.stringify([json, homes.json.items]),
+    content: () => [
+      h("h1", null, "Node ", h("span", { class: "name" }, name)),
+      h(
+        "p",
+        null,
+        badge(...(STATES[json.condition] ?? ["plain", json.condition])),
+        json.zone ? ` in zone ${json.zone}` : " in no zone",
+        json.taints.length > 0 && `, taints: ${json.taints.join(", ")}`,
+      ),
+      resources(json),
+      homesOf(homes.json),
+      pods(json),
+      !isReport && drain(name),
+      details("labels", "Labels", () => table("Labels", ["Key", "Value"], Object.entries(json.labels))),
+    ],
+  };
+}
+
+function resources(json) {
+  const rows = json.resources.map((it) => [it.name, it.requested, it.allocatable]);
+  return section(
+    "Resources",
+    rows.length === 0
+      ? h("p", null, "Homeport does not read requests here (explain: profile).")
+      : table("What its pods request", ["Resource", "Requested#", "Of#"], rows),
+  );
+}
+
+function homesOf(homes) {
+  const rows = homes.items.map((it) => [
+    `${it.owner.kind} ${it.owner.namespace}/${it.owner.name}`,
+    stateOf(it),
+    it.machine.replaceAll("_", " "),
+    it.policy,
+  ]);
+  return rows.length > 0 && section("Homes on this node", table("Homes on this node", ["Owner", "State", "Its pod is", "Policy"], rows));
+}
+
+function pods(json) {
+  const rows = json.pods.map((it) => [
+    link(["pod", it.namespace, it.name], `${it.namespace}/${it.name}`),
+    it.workloadKind === "Pod"
+      ? "none"
+      : link(["workload", it.namespace, it.workloadKind, it.workload], `${it.workloadKind}/${it.workload}`),
+  ]);
+  return section(
+    "Pods",
+    h("p", null, counted(json.podCount, "pod")),
+    rows.length > 0 && table("Pods on this node", ["Pod", "Workload"], rows),
+  );
+}
+
+function drain(name) {
+  const result = h("div", { "aria-live": "polite" });
+  const ask = async () => {
+    result.replaceChildren("Computing…");
+    try {
+      const { json } = await read(path(["drain"], { node: name }));
+      result.replaceChildren(...json.items.flatMap(plan));
+    } catch (error) {
+      result.replaceChildren(error.message);
+    }
+  };
+  return section(
+    "What if it is drained?",
+    h("p", null, h("button", { onclick: ask }, "Compute the drain"), h("span", { class: "hint" }, " Nothing is changed in the cluster.")),
+    result,
+  );
+}
+
+const OUTCOMES = {
+  placed: "good",
+  waiting: "bad",
+  lost: "bad",
+  blocked: "warn",
+  notJudged: "plain",
+  notReached: "plain",
+};
+
+function plan(of) {
+  const waiting = of.pods.filter((it) => it.outcome !== "placed");
+  const rows = [...waiting, ...of.pods.filter((it) => it.outcome === "placed")].map((it) => [
+    link(["pod", it.namespace, it.pod], `${it.namespace}/${it.pod}`),
+    badge(OUTCOMES[it.outcome], it.outcome),
+    it.then,
+  ]);
+  const spread = of.spread.map((it) => [it.workload, it.topologyKey, `${it.skewBefore} → ${it.skewAfter}, allowed ${it.maxSkew}`]);
+  const budgets = of.budgets.map((it) => [
+    `${it.namespace}/${it.name}`,
+    String(it.disruptionsAllowed),
+    String(it.pods),
+    String(it.blocked),
+  ]);
+  return [
+    h(
+      "p",
+      null,
+      h(
+        "b",
+        null,
+        `${counted(of.evicted, "pod")} would leave: ${of.placed} placed again, ${of.waiting} would wait, ${of.lost} lost, ${of.blocked} blocked by budgets.`,
+      ),
+    ),
+    rows.length > 0 && table("Where each pod goes", ["Pod", "Outcome", "Then"], rows),
+    budgets.length > 0 && table("PodDisruptionBudgets", ["Budget", "Evictions allowed now#", "Pods here#", "Blocked#"], budgets),
+    of.homes.length > 0 &&
+      table(
+        "Homes left behind",
+        ["Owner", "Then"],
+        of.homes.map((it) => [`${it.owner.kind} ${it.owner.namespace}/${it.owner.name}`, it.then]),
+      ),
+    spread.length > 0 &&
+      details("spread", "Spread before and after", () => table("Skew of each constraint", ["Workload", "Spread over", "Skew"], spread)),
+  ].filter(Boolean);
+}

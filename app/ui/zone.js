@@ -1,0 +1,109 @@
+// What if a zone is lost: three answers side by side, since people mix them up.
+
+import { isReport, path, read } from "./api.js";
+import { badge, bar, counted, details, h, link, section, table } from "./dom.js";
+
+const VARIANTS = [
+  ["gone", "nodes gone", "The nodes no longer exist, so the zone no longer counts for spread."],
+  ["tainted", "nodes unreachable", "The nodes still exist but are tainted, as in an outage. The zone still counts for spread."],
+  ["full", "zone full", "The zone still counts for spread, but no pod fits there any more."],
+];
+
+export async function zones([key]) {
+  return page(`Lose a ${key}`, await read(path(["lose"], { key })), (json) => [
+    h("h1", null, "What if a zone is lost?"),
+    h("p", null, "The worst zone first. Choose one to see each workload. Nothing is changed in the cluster."),
+    explained(),
+    table(
+      `Zones by ${key}`,
+      ["Zone", "Nodes#", "Pods#", ...VARIANTS.map(([, name]) => `Waiting if ${name}`)],
+      json.domains.map((it) => [
+        link(["zone", key, it.value], it.value),
+        String(it.nodes),
+        String(it.pods),
+        ...VARIANTS.map(([variant]) => outcome(it[variant])),
+      ]),
+    ),
+  ]);
+}
+
+export async function zone([key, value]) {
+  return page(`Lose ${value}`, await read(path(["lose"], { key, value })), (json) =>
+    json.domains.flatMap((it) => [
+      h("h1", null, "What if ", h("span", { class: "name" }, value), " is lost?"),
+      h("p", null, `${counted(it.nodes, "node")} with ${counted(it.pods, "pod")}. Nothing is changed in the cluster.`),
+      explained(),
+      summary(it),
+      workloads(it),
+      h("p", null, link(["zones", key], "Compare all zones")),
+    ]),
+  );
+}
+
+function page(title, { json, at }, content) {
+  return { title, at, stamp: JSON.stringify(json), content: () => content(json) };
+}
+
+function explained() {
+  return h(
+    "dl",
+    null,
+    VARIANTS.map(([, name, text]) => [h("dt", null, name), h("dd", null, text)]),
+  );
+}
+
+function outcome(of) {
+  if (of === null) return badge("plain", "not computed");
+  if (of.notReached > 0) return badge("plain", `${of.waiting}, and ${of.notReached} not computed`);
+  return badge(of.waiting > 0 ? "bad" : "good", `${of.waiting}`);
+}
+
+function summary(it) {
+  const rows = VARIANTS.map(([variant, name]) => [
+    name,
+    ...["lost", "placed", "waiting", "notRecreated"].map((field) =>
+      it[variant] === null ? "–" : field === "waiting" ? outcome(it[variant]) : String(it[variant][field]),
+    ),
+  ]);
+  return section(
+    "All pods",
+    table("Pods of the zone in each case", ["If", "Lost#", "Placed again#", "Waiting", "Never made again#"], rows),
+  );
+}
+
+function workloads(it) {
+  const rows = it.workloads.map((of) => [
+    of.kind === "Pod"
+      ? link(["pod", of.namespace, of.name], `${of.namespace}/${of.name}`)
+      : link(["workload", of.namespace, of.kind, of.name], `${of.kind} ${of.namespace}/${of.name}`),
+    String(of.running),
+    ...VARIANTS.map(([variant]) =>
+      of[variant] === null
+        ? "–"
+        : h(
+            "div",
+            null,
+            `${of[variant].lost} lost, ${of[variant].placed} placed again, `,
+            outcome(of[variant]),
+            " wait",
+            change(of[variant]),
+          ),
+    ),
+  ]);
+  return section(
+    "Each workload",
+    table("Workloads with pods in the zone", ["Workload", "Running#", ...VARIANTS.map(([, name]) => `If ${name}`)], rows),
+  );
+}
+
+function change(of) {
+  if (of.waiting === 0) return null;
+  const why = of.reasons.map((it) => `${it.plugin}: ${it.reasons.join(", ")}`).join("; ");
+  return h(
+    "p",
+    { class: "hint" },
+    why,
+    of.change &&
+      h("span", null, ". With ", h("code", null, `${of.change.field}: ${of.change.value}`), `, ${of.change.waiting} would wait.`),
+  );
+}
