@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from app.commands import completion, dump, evaluate, in_process, lint, plugins, rbac, service
+from app.commands import completion, dump, evaluate, in_process, lint, plugins, rbac, service, ui
 from app.commands.answers import LastAnswer
 from app.commands.arguments import FLAGS, kubectl_parser, parser
 from app.commands.cluster_pages import names_at
@@ -94,7 +94,7 @@ def _guarded(run: Callable[[], int]) -> int:
 def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[str]) -> int:
     arguments = known.parse_args(with_list(argv))
     try:
-        if arguments.run in _QUESTIONS:
+        if arguments.run == "ui" or arguments.run in _QUESTIONS:
             return _questioned(arguments, nearby)
         _RUNS[arguments.run](arguments)
     except _MISTAKES as mistake:
@@ -121,6 +121,8 @@ def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
     A user can end a question with Ctrl-C at any time, for example one with ``--watch``.
     """
     try:
+        if arguments.run == "ui":
+            return ui.run(arguments, nearby)
         return _QUESTIONS[arguments.run](arguments, _ask(arguments, nearby=nearby))
     except CredentialsError as failure:
         _complain(failure)

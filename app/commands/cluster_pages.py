@@ -244,7 +244,16 @@ class PortForward:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         finalize(self, _end, self._process)
-        self._server = Server(f"http://127.0.0.1:{self._port()}")
+        self.url: Final = f"http://127.0.0.1:{self._port()}"
+        self._server = Server(self.url)
+
+    def wait(self) -> int:
+        """Wait until the user presses Ctrl-C, and return 0, or until kubectl ends. Raises ``CommandError`` then."""
+        try:
+            self._process.wait()
+        except KeyboardInterrupt:
+            return 0
+        raise CommandError("kubectl port-forward has ended")
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""

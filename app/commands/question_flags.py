@@ -11,10 +11,12 @@ from typing import Any, Final
 from app.commands.common_flags import (
     LINT_FORMATS,
     LIST_FORMATS,
+    SERVER,
     TEXT_FORMATS,
     VERSION_FORMATS,
     add_all_namespaces,
     add_cluster,
+    add_login,
     add_namespace,
     add_output,
     add_selector,
@@ -63,7 +65,35 @@ def add_questions(commands: Any, prog: str) -> None:
     _add_skew(commands)
     _add_homes(commands, prog)
     add_what_ifs(commands, prog)
+    _add_report(commands)
+    _add_ui(commands)
     _add_lint(commands, prog)
+
+
+def _add_report(commands: Any) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="write the page with its data to one HTML file, for a ticket",
+        description="Write one HTML file with the pages of the cluster, of pods that wait, of workloads above maxSkew, "
+        "of nodes, and of lost zones. It needs no network. It shows names and labels of all namespaces.",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="file to write, HTML")
+    add_source(parser)
+    parser.set_defaults(run="report")
+
+
+def _add_ui(commands: Any) -> None:
+    parser = commands.add_parser(
+        "ui",
+        help="open the page of a running Homeport in a browser",
+        description="Print the address of the page of a running Homeport, and open it in a browser. Without --server, "
+        "the page comes through a port-forward of kubectl, until Ctrl-C.",
+    )
+    parser.add_argument("--server", metavar="URL", help=f"URL of Homeport's pages. Environment: {SERVER}.")
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
+    parser.add_argument("--homeport-namespace", metavar="NAME", default="", help="search Homeport only there")
+    add_login(parser)
+    parser.set_defaults(run="ui")
 
 
 def _add_explain(commands: Any, prog: str) -> None:

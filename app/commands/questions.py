@@ -10,9 +10,11 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, TypeVar
 
-from app.commands import drain, explain, home_list, homes, lose, pending, rebalance, simulate, skew
+from app.commands import drain, explain, home_list, homes, lose, pending, rebalance, report, simulate, skew
 from app.commands.output import printable, structured
 from app.commands.service import CommandError, Pages, UsageError
 from app.commands.sources import login_of
@@ -243,6 +245,13 @@ def run_lose(arguments: argparse.Namespace, ask: Ask) -> int:
     return WAITS if lose.waits(answer) else 0
 
 
+def run_report(arguments: argparse.Namespace, ask: Ask) -> int:
+    answers = report.answers_of(ask())
+    report.write(Path(arguments.output), report.html(answers, datetime.now(UTC)))
+    print(f"wrote {arguments.output}")  # noqa: T201  # the answer of the command
+    return 0
+
+
 def _selector(arguments: argparse.Namespace) -> str:
     """Return the label selector given by ``--selector``; empty for none. Raises ``UsageError`` if it is invalid."""
     text: str = arguments.selector
@@ -275,5 +284,6 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "simulate": run_simulate,
     "lose": run_lose,
     "rebalance": run_rebalance,
+    "report": run_report,
 }
 """Function of each command, by the name that the parser stores as ``run``."""

@@ -6,14 +6,17 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from app.commands.cluster_pages import ClusterConnection, by_port_forward, by_service
+from app.commands.cluster_pages import ClusterConnection, PortForward, by_port_forward, by_service
 from app.commands.common_flags import SERVER
 from app.commands.progress import ProgressLine
 from app.commands.service import WHERE, CommandError, PageNotServed, Pages, Server, UsageError, check_status
 from app.config.variables import CONFIG
 from app.kube.credential_sources import CredentialsError
 from app.kube.credentials import Login
+
+NOTHING_RUNS: Final = "no Homeport runs there: homeport report writes the page to a file without one"
 
 OfFile = Callable[[str], Pages]
 """Function that returns the pages about the saved cluster in a file."""
@@ -63,6 +66,26 @@ def source_of(
         raise CommandError("\n".join((*missed, str(error), WHERE))) from error
 
 
+def running_of(arguments: argparse.Namespace, nearby: Sequence[str]) -> Server | PortForward:
+    """Return a running Homeport that a browser can reach: at ``--server``, at a URL ``nearby``, or by a port-forward.
+
+    Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
+    """
+    check_not_empty(arguments, "server")
+    names_cluster = bool(arguments.kubeconfig or arguments.context or arguments.impersonated)
+    if server := arguments.server or (None if names_cluster else os.environ.get(SERVER)):
+        return Server(server)
+    missed: list[str] = []
+    if not names_cluster and (pages := _nearby(nearby, missed)) is not None:
+        return pages[0]
+    connection = ClusterConnection(login_of(arguments))
+    reached = by_port_forward(connection, arguments.homeport_namespace, missed)
+    if reached is None:
+        raise CommandError("\n".join((*missed, NOTHING_RUNS)))
+    _say(arguments, f"the page comes from {reached[1]}")
+    return reached[0]
+
+
 def check_not_empty(arguments: argparse.Namespace, *flags: str) -> None:
     """Raise ``UsageError`` for an empty flag, as from an unset variable. Else the live cluster would answer."""
     for flag in flags:
@@ -70,7 +93,7 @@ def check_not_empty(arguments: argparse.Namespace, *flags: str) -> None:
             raise UsageError(f"--{flag} is empty")
 
 
-def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Pages, str] | None:
+def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Server, str] | None:
     for url in urls:
         server = Server(url)
         try:

@@ -2,9 +2,9 @@
 
 import { isReport, path, read } from "./api.js";
 import { badge, bar, counted, details, h, link, section, table } from "./dom.js";
-import { stateOf } from "./start.js";
+import { HOMES, stateOf } from "./start.js";
 
-const STATES = {
+const NODE_STATES = {
   ready: ["good", "accepts pods"],
   cordoned: ["warn", "cordoned: accepts no new pods"],
   notReady: ["bad", "not ready"],
@@ -12,23 +12,27 @@ const STATES = {
 };
 
 export async function node([name]) {
-  const [of, homes] = await Promise.all([read(path(["nodes", name])), read(path(["homes"], { limit: 500, node: name }))]);
+  const [of, homes] = await Promise.all([
+    read(path(["nodes", name])),
+    isReport ? read(HOMES) : read(path(["homes"], { limit: 500, node: name })),
+  ]);
   const { json } = of;
+  const living = homes.json.items.filter((it) => it.node === name);
   return {
     title: `Node ${name}`,
     at: of.at,
-    stamp: JSON.stringify([json, homes.json.items]),
+    stamp: JSON.stringify([json, living]),
     content: () => [
       h("h1", null, "Node ", h("span", { class: "name" }, name)),
       h(
         "p",
         null,
-        badge(...(STATES[json.condition] ?? ["plain", json.condition])),
+        badge(...(NODE_STATES[json.condition] ?? ["plain", json.condition])),
         json.zone ? ` in zone ${json.zone}` : " in no zone",
         json.taints.length > 0 && `, taints: ${json.taints.join(", ")}`,
       ),
-      resources(json),
-      homesOf(homes.json),
+      nodeResources(json),
+      homesOf(living),
       pods(json),
       !isReport && drain(name),
       details("labels", "Labels", () => table("Labels", ["Key", "Value"], Object.entries(json.labels))),
@@ -36,7 +40,7 @@ export async function node([name]) {
   };
 }
 
-function resources(json) {
+function nodeResources(json) {
   const rows = json.resources.map((it) => [it.name, it.requested, it.allocatable]);
   return section(
     "Resources",
@@ -46,8 +50,8 @@ function resources(json) {
   );
 }
 
-function homesOf(homes) {
-  const rows = homes.items.map((it) => [
+function homesOf(living) {
+  const rows = living.map((it) => [
     `${it.owner.kind} ${it.owner.namespace}/${it.owner.name}`,
     stateOf(it),
     it.machine.replaceAll("_", " "),
