@@ -31,9 +31,9 @@ export function link(parts, ...children) {
   return h("a", { href: route(...parts) }, ...children);
 }
 
-/** Return a section with a heading. `id` names it for links and for the table of contents of a screen reader. */
+/** Return a section with a heading. */
 export function section(title, ...children) {
-  return h("section", { "aria-label": title }, h("h2", null, title), ...children);
+  return h("section", null, h("h2", null, title), ...children);
 }
 
 /** Return a table. `columns`: headings; a heading that ends with # is a number, and is shown on the right. */
@@ -54,9 +54,11 @@ export function table(caption, columns, rows) {
 /** Return details that are filled when they are opened first. `key`: stays the same when the page is drawn again. */
 export function details(key, summary, content) {
   const made = h("details", { "data-key": key }, h("summary", null, summary));
-  made.addEventListener("toggle", () => {
-    if (made.open && made.childElementCount === 1) made.append(...[content()].flat());
-  });
+  made.fill = () => {
+    made.open = true;
+    if (made.childElementCount === 1) made.append(...[content()].flat());
+  };
+  made.addEventListener("toggle", () => made.open && made.fill());
   return made;
 }
 

@@ -75,7 +75,8 @@ async function show(isPoll) {
 function draw(made, isNew) {
   const open = new Set([...main.querySelectorAll("details[open]")].map((it) => it.dataset.key));
   const focused = main.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-  document.title = `${made.title} – Homeport`;
+  const place = linksTo(focused).indexOf(document.activeElement);
+  document.title = `${made.title} - Homeport`;
   main.replaceChildren(...[made.content()].flat(Infinity).filter(Boolean));
   main.removeAttribute("aria-busy");
   for (const link of document.querySelectorAll("nav a")) {
@@ -87,9 +88,14 @@ function draw(made, isNew) {
     if (shown.hash !== null) main.focus({ preventScroll: true });
     return;
   }
-  for (const it of main.querySelectorAll("details")) it.open = open.has(it.dataset.key);
-  if (focused !== null)
-    [...main.querySelectorAll("a[href]")].find((it) => it.getAttribute("href") === focused)?.focus({ preventScroll: true });
+  for (const it of main.querySelectorAll("details")) {
+    if (open.has(it.dataset.key)) it.fill();
+  }
+  linksTo(focused)[place]?.focus({ preventScroll: true });
+}
+
+function linksTo(href) {
+  return href === null ? [] : [...main.querySelectorAll("a[href]")].filter((it) => it.getAttribute("href") === href);
 }
 
 async function tell() {

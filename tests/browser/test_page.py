@@ -1,0 +1,227 @@
+"""The page in a real browser: every route, keyboard, dark, a phone, barriers, failures, hostile names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Route
+
+from app.commands import report
+from app.commands.service import Server
+from tests.browser.clusters import LONGEST, MARKUP, hostile
+from tests.browser.conftest import NORMAL, PHONE, Watched
+from tests.served import served
+
+ZONE: Final = quote("topology.kubernetes.io/zone", safe="")
+ROUTES: Final = {
+    "/": "The cluster, as Homeport sees it",
+    "/pod/shop/web-urgent": "Pod shop/web-urgent",
+    "/pod/shop/web-urgent?node=node-a1": "Pod shop/web-urgent",
+    "/workload/shop/Deployment/web": "Deployment shop/web",
+    "/node/node-b2": "Node node-b2",
+    f"/zones/{ZONE}": "What if a zone is lost?",
+    f"/zone/{ZONE}/eu-1a": "What if eu-1a is lost?",
+    "/profile": "Profile",
+    "/status": "Homeport ",
+}
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_deep_link_opens_its_page(watched: Watched, sample: str, route: str) -> None:
+    page = watched.open(sample, route)
+
+    assert ROUTES[route] in page.locator("h1").inner_text()
+    assert page.title().endswith(" - Homeport")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("route", ROUTES)
+def test_there_are_no_barriers(browser: Browser, sample: str, route: str, scheme: Any) -> None:
+    context = browser.new_context(viewport=NORMAL, color_scheme=scheme)
+    page = Watched(context).open(sample, route)
+
+    results = Axe().run(page)
+
+    context.close()
+    assert [] == [(it["id"], [node["html"] for node in it["nodes"]]) for it in results.response["violations"]]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_phone_needs_no_sideways_scrolling(browser: Browser, sample: str, route: str) -> None:
+    context = browser.new_context(viewport=PHONE)
+    page = Watched(context).open(sample, route)
+
+    width = page.evaluate("document.documentElement.scrollWidth")
+
+    context.close()
+    assert width <= PHONE["width"]
+
+
+def test_dark_is_dark(browser: Browser, sample: str) -> None:
+    colours = []
+    for scheme in ("light", "dark"):
+        context = browser.new_context(color_scheme=scheme)  # type: ignore[arg-type]  # a literal of the two
+        page = Watched(context).open(sample, "/")
+        colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        context.close()
+
+    assert ["rgb(255, 255, 255)", "rgb(20, 23, 28)"] == colours
+
+
+def test_a_newcomer_finds_out_why_a_pod_waits_and_what_losing_a_zone_would_do(watched: Watched, sample: str) -> None:
+    page = watched.open(sample, "/")
+
+    page.locator("main").get_by_role("link", name="shop/web-urgent").first.click()
+    page.get_by_role("heading", name="What would help").wait_for()
+    assert "PodTopologySpread" in page.get_by_role("region", name="Nodes with the same reasons").inner_text()
+
+    page.get_by_role("link", name="Cluster").click()
+    page.get_by_role("link", name="What if eu-1a is lost?").click()
+    assert "Deployment shop/web" in page.get_by_role("region", name="Workloads with pods in the zone").inner_text()
+
+
+def test_the_keyboard_alone_opens_a_pod(watched: Watched, sample: str) -> None:
+    page = watched.open(sample, "/")
+    page.keyboard.press("Tab")
+    assert "Skip to the page" == page.evaluate("document.activeElement.textContent")
+
+    page.keyboard.press("Enter")
+    for _ in range(5):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.getAttribute('href') ?? ''").startswith("#/pod/"):
+            break
+    page.keyboard.press("Enter")
+
+    page.get_by_role("heading", name="Why not the other nodes").wait_for()
+    assert "MAIN" == page.evaluate("document.activeElement.tagName")
+
+
+def test_a_drain_is_computed_only_on_a_click(watched: Watched, sample: str) -> None:
+    asked: list[str] = []
+    watched.page.on("request", lambda it: asked.append(it.url))
+    page = watched.open(sample, "/node/node-b2")
+    assert [] == [it for it in asked if "/drain" in it]
+
+    page.get_by_role("button", name="Compute the drain").click()
+
+    page.get_by_role("region", name="Where each pod goes").wait_for()
+
+
+def test_a_poll_keeps_open_details_and_the_focus(watched: Watched, sample: str) -> None:
+    page = watched.open(sample, "/")
+    page.get_by_text("The same as a table").click()
+    page.get_by_role("link", name="node-a2", exact=True).focus()
+    answer = page.request.get(f"{sample}/api/v1/nodes").json()
+    answer["zones"][0]["nodes"][1][1] = 77
+    page.route("**/api/v1/nodes", lambda route: route.fulfill(json=answer, headers={"ETag": '"new"'}))
+
+    page.get_by_role("cell", name="77 %").wait_for(timeout=15_000)
+
+    assert "node-a2" == page.evaluate("document.activeElement.textContent")
+
+
+def test_an_api_that_answers_503_is_shown(browser: Browser, sample: str) -> None:
+    context = browser.new_context()
+    watched = Watched(context)
+    failure = {"kind": "Status", "message": "homeport: the snapshot is incomplete"}
+    watched.page.route("**/api/v1/**", lambda route: route.fulfill(status=503, json=failure))
+
+    page = watched.open(sample, "/")
+
+    assert "homeport: the snapshot is incomplete" == page.get_by_role("alert").inner_text()
+    assert "the snapshot is incomplete" in page.get_by_role("status").inner_text()
+    context.close()
+
+
+def test_a_stale_snapshot_is_said(watched: Watched, sample: str) -> None:
+    def stale(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(json={**answer.json(), "problem": "the last message of the watch is 95 s old"})
+
+    watched.page.route("**/api/v1/status", stale)
+
+    page = watched.open(sample, "/")
+
+    page.locator("#fresh.bad").wait_for()
+    assert "the last message of the watch is 95 s old" in page.get_by_role("status").inner_text()
+
+
+def test_the_page_works_behind_a_prefix(watched: Watched, sample: str) -> None:
+    prefix = "/api/v1/namespaces/homeport/services/http:homeport-operator:http/proxy"
+
+    def proxied(route: Route) -> None:
+        route.fulfill(response=route.fetch(url=route.request.url.replace(prefix, "")))
+
+    watched.page.route(f"**{prefix}/**", proxied)
+
+    page = watched.open(sample + prefix, "/node/node-b2")
+
+    assert "Node node-b2" == page.locator("h1").inner_text()
+
+
+@contextmanager
+def _serving(folder: Path, cluster: dict[str, Any]) -> Iterator[str]:
+    file = folder / "cluster.json"
+    file.write_text(json.dumps(cluster))
+    with served(folder, "--cluster", file) as http:
+        yield str(http.base_url).rstrip("/")
+
+
+def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
+    context = browser.new_context(viewport=PHONE)
+    watched = Watched(context)
+    with _serving(tmp_path, hostile()) as url:
+        for route in ("/", f"/node/{LONGEST}", f"/pod/default/{LONGEST}", "/pod/default/waits", f"/zones/{ZONE}"):
+            page = watched.open(url, route)
+
+            assert (0, PHONE["width"]) == (
+                page.locator("img").count(),
+                page.evaluate("document.documentElement.scrollWidth"),
+            )
+        assert MARKUP in watched.open(url, "/").locator("main").inner_text()
+    assert [] == watched.complaints
+    context.close()
+
+
+def test_a_route_that_does_not_exist_says_so(watched: Watched, sample: str) -> None:
+    watched.page.goto(f"{sample}/ui/#/nowhere")
+
+    watched.page.get_by_text("There is no such page").wait_for()
+
+
+def test_a_missing_pod_is_said_with_near_names(browser: Browser, sample: str) -> None:
+    context = browser.new_context()
+
+    page = Watched(context).open(sample, "/pod/shop/web-urgen")
+
+    assert "web-urgent" in page.get_by_role("alert").inner_text()
+    context.close()
+
+
+def test_five_thousand_nodes_can_be_seen(watched: Watched, large: str) -> None:
+    page = watched.open(large, "/")
+
+    assert 5000 == page.locator("svg.cells a").count()
+    assert "default/huge" in page.locator("main").inner_text()
+
+
+def test_a_report_needs_no_server(watched: Watched, sample: str, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(report.html(report.answers_of(Server(sample)), datetime.now(UTC)))
+    asked: list[str] = []
+    watched.page.on("request", lambda it: asked.append(it.url))
+
+    for route, heading in ROUTES.items():
+        if "?" not in route:
+            watched.page.goto(f"{file.as_uri()}#{route}")
+            watched.page.wait_for_selector("main:not([aria-busy]) h1")
+            assert heading in watched.page.locator("h1").inner_text()
+    assert {file.as_uri()} == {it.partition("#")[0] for it in asked}
