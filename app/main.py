@@ -581,10 +581,10 @@ class HomeportService:
                 max_body_bytes=self._settings.max_body_bytes,
             ),
             pending_router(PendingPods(self.verb_context, self._explain)),
-            skew_router(self._skews),
+            skew_router(self._skews, self._explain.require_namespace),
             what_if_router(self._what_if, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),
-            homes_router(self._homes, self._feed.problem),
+            homes_router(self._homes, self._feed.problem, self._explain.require_namespace, self._cluster.pod),
             waiting_list_router(self._waiting),
             ops_router(
                 self.problem,
