@@ -157,7 +157,7 @@ def run_pending(arguments: argparse.Namespace, default: NamespaceOfContext, ask:
 def run_homes(arguments: argparse.Namespace, default: NamespaceOfContext, ask: Ask) -> int:
     namespace = "" if arguments.all_namespaces else namespace_of(arguments.namespace, default)
     flags = {name: getattr(arguments, name) for name in ("orphaned", "away", "contradictory")}
-    selection = home_list.HomeSelection(namespace, arguments.node, **flags)
+    selection = home_list.HomeSelection(namespace, arguments.node, arguments.selector, **flags)
     text = home_list.listing(ask(), selection, arguments.output, headers=not arguments.no_headers)
     _print(text)
     if not text:
@@ -208,6 +208,7 @@ def parser(version: str) -> argparse.ArgumentParser:
     of_pending = _command(commands, "pending", run_pending, "list the pods that wait for a node, longest first")
     of_homes = _command(commands, "homes", run_homes, "list homes")
     of_homes.add_argument("--node", default="", help="list only homes on this node")
+    of_homes.add_argument("-l", "--selector", default="", help="list only homes whose pod has these labels")
     for flag in ("orphaned", "away", "contradictory"):
         of_homes.add_argument(f"--{flag}", action="store_true", help=f"list only homes that are {flag}")
     of_pending.add_argument("-l", "--selector", default="", help="list only pods with these labels")

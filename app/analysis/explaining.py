@@ -41,6 +41,7 @@ from app.verbs.unserved import printable
 MOST_SECONDS: Final = 1.0
 """Maximum processor time of one explanation, in seconds. After that, no further remedies are tried."""
 
+_FINISHED: Final = " (finished pods are not in the snapshot)"
 _FIT: Final = "NodeResourcesFit"
 _GATED: Final = unresolvable("waiting for scheduling gates").by("SchedulingGates")
 """Rejection of a gated pod whose profile leaves its gates to kube-scheduler."""
@@ -115,7 +116,10 @@ class Explainer:
         """Return a pod of the snapshot of explain, with all parts that its filters read. Raises ``VerbFailure``."""
         require_snapshot(self._context.problem)
         require_snapshot(self._snapshot.problem)
-        return find_pod(self._cluster, namespace, name)
+        try:
+            return find_pod(self._cluster, namespace, name)
+        except VerbFailure as missing:
+            raise VerbFailure(missing.outcome, missing.message + _FINISHED) from None
 
     def decode_pod(self, raw: bytes) -> Pod:
         """Decode a pod from JSON, with all parts that the filters read. Raises ``msgspec.DecodeError``."""

@@ -37,9 +37,20 @@ examples:
 """
 
 
+class CommandParser(argparse.ArgumentParser):
+    """Parser that reports an unknown flag of a subcommand with the usage of this subcommand."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the arguments. An unknown argument ends the process with code 2."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
+
 def parser() -> argparse.ArgumentParser:
     """Create the parser. The attribute ``run`` of its result is the command's name, for example ``homes move``."""
-    top = argparse.ArgumentParser(
+    top = CommandParser(
         prog="homeport",
         description="A Kubernetes scheduler extender that spreads replicas and returns machines to their home nodes.",
     )
@@ -58,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
 
 def kubectl_parser() -> argparse.ArgumentParser:
     """Create the parser of ``kubectl homeport``, which has only the commands that ask about a cluster."""
-    top = argparse.ArgumentParser(
+    top = CommandParser(
         prog="kubectl homeport",
         description="Why does this pod wait? Ask the Homeport in the cluster, or judge here.",
     )

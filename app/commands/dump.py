@@ -15,7 +15,7 @@ from app.config.profile import ANY, Profile
 from app.config.settings import Settings
 from app.feeds.dump import DumpError, dump
 from app.framework.spec import PluginSpec
-from app.kube.kinds import NODES
+from app.kube.kinds import NODES, PRIORITY_CLASSES
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
 
@@ -34,6 +34,7 @@ def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[
     registry = Registry(specs, defaults)
     profiles = [*resolve(settings.profiles, registry), *resolve((_WHOLE,), registry)]
     kinds = dict.fromkeys(kind for profile in profiles for kind in sorted(profile.kinds(), key=repr))
+    kinds[PRIORITY_CLASSES] = None  # simulate reads them
     annotations = {key for profile in profiles for key in profile.node_annotations()}
     with _replacing(path.resolve()) as file:  # resolved, so that the target of a symbolic link is replaced
         try:

@@ -152,6 +152,9 @@ def _remedies(answer: dict[str, Any]) -> Iterator[str]:
     elif answer["verdict"] == "NoNodeFits" and not answer["incomplete"]:
         yield ""
         yield "no single change of those that Homeport tries opens a node"
+    if answer["impossible"] and answer["remedies"]:
+        yield ""
+        yield "what limits the pod:"
     yield from (f"- {sentence}" for sentence in answer["impossible"])
     if answer["incomplete"]:
         yield "other changes that could open nodes were not tried"

@@ -30,10 +30,11 @@ _MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
 
 @dataclass(frozen=True)
 class HomeSelection:
-    """Criteria that each listed home must match. An empty ``namespace`` or ``node`` matches every home."""
+    """Criteria that each listed home must match. An empty text matches every home."""
 
     namespace: str = ""
     node: str = ""
+    selector: str = ""
     orphaned: bool = False
     away: bool = False
     contradictory: bool = False
@@ -45,7 +46,7 @@ class HomeSelection:
 
     @property
     def query(self) -> dict[str, str]:
-        texts = {"namespace": self.namespace, "node": self.node}
+        texts = {"namespace": self.namespace, "node": self.node, "labelSelector": self.selector}
         flags = {name: "true" for name in ("orphaned", "away", "contradictory") if getattr(self, name)}
         return {name: value for name, value in texts.items() if value} | flags
 

@@ -16,7 +16,7 @@ from app.commands.service import CommandError, UsageError
 from app.commands.sources import check_not_empty, login_of
 from app.feeds.listing import ListingError, list_live
 from app.feeds.saved import load_saved
-from app.kube.kinds import Kind
+from app.kube.kinds import NAMESPACES, Kind
 from app.kube.names import is_label, shown
 from app.lint.facts import FACTS, ClusterFacts
 from app.lint.files import read_paths
@@ -27,6 +27,7 @@ from app.lint.manifests import BrokenManifest
 from app.lint.rules import Severity
 from app.lint.workloads import CORE
 from app.runtime.registry import Registry
+from app.verbs.similar import similar
 
 FINDINGS: Final = 1
 INCOMPLETE: Final = 3
@@ -52,6 +53,7 @@ def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> i
         linter.add_broken(_left_out(cluster, arguments.saved or "the cluster"))
         if not arguments.paths:
             within = "" if arguments.all_namespaces else namespace
+            _require_namespace(cluster, within)
             held = configurations_of(cluster, within, arguments.saved or "the cluster", arguments.saved or "")
             linter.add_broken(held.broken)
             linter.add_manifests(held.objects)
@@ -65,6 +67,13 @@ def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> i
     if report.broken:
         return INCOMPLETE
     return FINDINGS if report.findings else 0
+
+
+def _require_namespace(cluster: Cluster, name: str) -> None:
+    """Raise ``CommandError`` if the cluster has no such namespace. An empty name stands for all namespaces."""
+    every = {it for _, it in cluster.others.keys(NAMESPACES)} | {*cluster.namespaces()}
+    if name and cluster.count_of(NAMESPACES) and name not in every:
+        raise CommandError(f'namespaces "{name}" not found{similar(name, sorted(every))}')
 
 
 def _paint(text: str, severity: Severity) -> str:
@@ -100,7 +109,7 @@ def _cluster(arguments: argparse.Namespace, denied: list[str]) -> Cluster:
     """
     cluster = Cluster(CORE)
     kinds = (*FACTS, *WORKLOADS)
-    optional: dict[Kind[Any], list[str]] = {} if arguments.paths else {CONFIG_MAPS: denied}
+    optional: dict[Kind[Any], list[str]] = {} if arguments.paths else {CONFIG_MAPS: denied, NAMESPACES: []}
     if arguments.saved:
         load_saved(Path(arguments.saved), cluster, (), optional=(*kinds, *optional))
         return cluster

@@ -172,6 +172,7 @@ def _add_list(actions: Any) -> None:
     parser = actions.add_parser("list", help="list homes, sorted by namespace, kind, name and ordinal")
     add_namespace(parser, "namespace of the owners")
     add_all_namespaces(parser, "homes")
+    add_selector(parser, "homes whose pod has these labels")
     parser.add_argument("--node", default="", help="list only homes on this node")
     parser.add_argument(
         "--orphaned",

@@ -122,6 +122,7 @@ def run_homes_list(arguments: argparse.Namespace, ask: Ask) -> int:
     selection = home_list.HomeSelection(
         "" if arguments.all_namespaces else _namespace(arguments),
         arguments.node,
+        _selector(arguments),
         orphaned=arguments.orphaned,
         away=arguments.away,
         contradictory=arguments.contradictory,

@@ -15,11 +15,13 @@ from pydantic.alias_generators import to_camel
 
 from app.homes.lists import HomeLists
 from app.homes.protocol import Home, Keeper, Place, State, Whereabouts
+from app.kube.core_v1 import Pod
 from app.kube.decoding import Decoder
 from app.kube.names import LONGEST
+from app.kube.selectors import Selector
 from app.runtime.guard import PluginError
-from app.server.bodies import invalid
-from app.server.queries import KnownQuery
+from app.server.bodies import invalid, selector_in
+from app.server.queries import KnownQuery, RequireNamespace
 from app.verbs.context import Problem, require_snapshot
 from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import run_stepwise
@@ -115,6 +117,7 @@ class HomesQuery(KnownQuery):
         description="State of the home. none: pods of owners without a home, which are not listed otherwise.",
     )
     machine: Whereabouts | None = Field(default=None, description="Place of the pod.")
+    label_selector: str = Field(default="", description="Must match the pod of the home; in kubectl's notation.")
     orphaned: bool | None = Field(default=None, description="True: homes whose node or owner is gone.")
     away: bool | None = Field(default=None, description="True: homes whose node accepts no pods now.")
     contradictory: bool | None = Field(default=None, description="True: homes with a contradiction.")
@@ -149,18 +152,32 @@ class _Page(Struct):
     remaining: int = 0
 
 
-def homes_router(homes: HomeLists, problem: Problem) -> APIRouter:
-    """Create the router. It reads the snapshot in short steps and changes nothing."""
+def homes_router(
+    homes: HomeLists,
+    problem: Problem,
+    require_namespace: RequireNamespace,
+    pod_of: Callable[[str, str], Pod | None],
+) -> APIRouter:
+    """Create the router. It reads the snapshot in short steps and changes nothing. ``pod_of``: pod by namespace and
+    name.
+    """
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
     @router.get("/homes", response_model=HomesPage, responses=_FAILURES, summary="Homes: owner, node, state and policy")
     async def who_lives_where(query: Annotated[HomesQuery, Query()]) -> Response:
         after = _place(query.continue_)
+        selector = selector_in(query.label_selector)
         require_snapshot(problem)
+        if query.namespace:
+            require_namespace(query.namespace)
+
+        def admits(home: Home) -> bool:
+            return query.admits(home) and (not query.label_selector or _selects(selector, home, pod_of))
+
         page = _Page()
         try:
             keepers = tuple(dict.fromkeys(homes.keepers()))
-            await run_stepwise(_paged(homes.homes, query, after, page))
+            await run_stepwise(_paged(homes.homes, admits, query.limit, after, page))
         except PluginError as fault:
             raise VerbFailure("fault", fault.status.message) from fault
         return Response(msgspec.json.encode(_answer(keepers, page)), media_type="application/json")
@@ -169,7 +186,11 @@ def homes_router(homes: HomeLists, problem: Problem) -> APIRouter:
 
 
 def _paged(
-    each: Callable[[], Iterator[Home | None]], query: HomesQuery, after: Place | None, page: _Page
+    each: Callable[[], Iterator[Home | None]],
+    admits: Callable[[Home], bool],
+    limit: int,
+    after: Place | None,
+    page: _Page,
 ) -> Iterator[None]:
     """Fill ``page``. If several profiles list a home, the profile that schedules its pod takes precedence."""
     homes: dict[Place, Home] = {}
@@ -186,14 +207,20 @@ def _paged(
     for number, (place, home) in enumerate(homes.items()):
         if number % _STEP == _STEP - 1:
             yield
-        if (after is None or place > after) and query.admits(home):
+        if (after is None or place > after) and admits(home):
             count += 1
             nearest.append(place)
             if len(nearest) > 2 * MOST:
-                nearest = sorted(nearest)[: query.limit]
-    page.places = sorted(nearest)[: query.limit]
+                nearest = sorted(nearest)[:limit]
+    page.places = sorted(nearest)[:limit]
     page.homes = {place: homes[place] for place in page.places}
     page.remaining = count - len(page.places)
+
+
+def _selects(selector: Selector, home: Home, pod_of: Callable[[str, str], Pod | None]) -> bool:
+    """Return true if the selector matches the home's pod. Homes without a pod have no labels, so none matches."""
+    pod = pod_of(home.owner.namespace, home.pod) if home.pod else None
+    return pod is not None and selector.matches(pod.labels)
 
 
 def _place(token: str) -> Place | None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+RequireNamespace: TypeAlias = Callable[[str], None]
+"""Function that raises ``VerbFailure`` if a namespace does not exist."""
 
 
 class KnownQuery(BaseModel):

@@ -11,7 +11,7 @@ from pydantic import Field
 from app.analysis.skew import Skews, WorkloadSkew
 from app.server.bodies import selector_in
 from app.server.cycle import FAILURES, json_response
-from app.server.queries import KnownQuery
+from app.server.queries import KnownQuery, RequireNamespace
 from app.wire.explain_v1 import API_VERSION
 from app.wire.skew_v1 import WORKLOAD_SKEW_LIST, WorkloadSkewList
 
@@ -30,13 +30,15 @@ class SkewQuery(KnownQuery):
     start: int = Field(default=0, ge=0, le=_MOST, description="Number of the first workload on the page.")
 
 
-def skew_router(skews: Skews) -> APIRouter:
+def skew_router(skews: Skews, require_namespace: RequireNamespace) -> APIRouter:
     """Create the router. The skews above maxSkew are computed once for all readers."""
     router = APIRouter(prefix="/api/v1/skew", tags=["operator"])
 
     @router.get("", response_model=WorkloadSkewList, responses=FAILURES, summary="Topology skew of all workloads")
     async def listed(query: Annotated[SkewQuery, Query()]) -> Response:
         selector = selector_in(query.label_selector)
+        if query.namespace:
+            require_namespace(query.namespace)
         page = await skews.page(
             query.namespace, query.kind, query.name, query.start, above=query.above, selector=selector
         )

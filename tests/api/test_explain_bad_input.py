@@ -21,6 +21,8 @@ from tests.api.service import Api, serving
 from tests.api.small import NEW, SPREAD, WEB, saved
 from tests.builders import JsonObject, constraint, controller, pod_object
 
+FINISHED = " (finished pods are not in the snapshot)"
+
 MANY: Final = 10_000
 DATABASE: Final = owner_kind("example.com/v1", "Database")
 PROFILE: Final = Profile.model_validate(
@@ -63,16 +65,19 @@ class TestNames:
         ("path", "message"),
         [
             pytest.param(
-                "default/web-nw", 'pods "web-nw" not found in namespace "default"; did you mean web-new?', id="a pod"
+                "default/web-nw",
+                'pods "web-nw" not found in namespace "default"; did you mean web-new?' + FINISHED,
+                id="a pod",
             ),
             pytest.param(
                 "default/cart-1",
-                'pods "cart-1" not found in namespace "default", but in shop',
+                'pods "cart-1" not found in namespace "default", but in shop' + FINISHED,
                 id="in another namespace",
             ),
             pytest.param(
                 "shp/cart-7",
-                'pods "cart-7" not found in namespace "shp", which has no pods; did you mean namespace shop?',
+                'pods "cart-7" not found in namespace "shp", which has no pods; did you mean namespace shop?'
+                + FINISHED,
                 id="a namespace",
             ),
             pytest.param(
@@ -95,7 +100,9 @@ class TestNames:
                 id="the namespace of a workload",
             ),
             pytest.param(
-                "default/x%1b%5b31m%00", r'pods "x\x1b[31m\x00" not found in namespace "default"', id="no text"
+                "default/x%1b%5b31m%00",
+                r'pods "x\x1b[31m\x00" not found in namespace "default"' + FINISHED,
+                id="no text",
             ),
             pytest.param("default/" + "x" * 3000, None, id="a very long one"),
             pytest.param("a/b/c", NOT_SERVED, id="another path"),

@@ -25,6 +25,8 @@ from tests.kubeserver import answer as found
 from tests.kubeserver import kube_server
 from tests.served import served
 
+FINISHED = " (finished pods are not in the snapshot)"
+
 HINT: Final = "homeport: use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
 NO_KUBECONFIG: Final = "homeport: kubeconfig ~/.kube/config: there is no such file"
 ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "10"}}
@@ -223,7 +225,13 @@ def test_names_of_no_pod(capsys: pytest.CaptureFixture[str], arguments: list[str
 def test_a_pod_that_homeport_does_not_know(http: httpx.Client, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["explain", "x", "-n", "default", "--server", str(http.base_url)])
 
-    assert (3, ("", 'homeport: pods "x" not found in namespace "default", which has no pods\n')) == (
+    assert (
+        3,
+        (
+            "",
+            'homeport: pods "x" not found in namespace "default", which has no pods' + FINISHED + "\n",
+        ),
+    ) == (
         code,
         capsys.readouterr(),
     )
@@ -277,7 +285,13 @@ class TestDefaultServers:
 
         code = main(["explain", "x", "-n", "default"])
 
-        assert (3, ("", 'homeport: pods "x" not found in namespace "default", which has no pods\n')) == (
+        assert (
+            3,
+            (
+                "",
+                'homeport: pods "x" not found in namespace "default", which has no pods' + FINISHED + "\n",
+            ),
+        ) == (
             code,
             capsys.readouterr(),
         )

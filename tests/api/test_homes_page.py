@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,8 @@ async def test_each_home_is_listed_once_however_many_profiles_keep_it(api: Api) 
         pytest.param({"machine": "elsewhere"}, ["db/2", "moved01"], id="whose pod runs elsewhere"),
         pytest.param({"orphaned": "true"}, ["gone01", "lost01", "odd01"], id="without their node, or their owner"),
         pytest.param({"away": "true"}, ["db/2", "idle01"], id="whose node takes no pods"),
+        pytest.param({"labelSelector": "app=db"}, ["db/2"], id="whose pod has a label"),
+        pytest.param({"labelSelector": "nobody"}, [], id="whose pod has a label that none has"),
         pytest.param({"contradictory": "true"}, ["db/2", "moved01", "odd01"], id="that cannot be"),
         pytest.param(
             {"contradictory": "false", "away": "false", "orphaned": "false", "node": "n1"},
@@ -117,6 +120,19 @@ async def test_each_home_is_listed_once_however_many_profiles_keep_it(api: Api) 
 )
 async def test_filters(api: Api, query: dict[str, str], expected: list[str]) -> None:
     assert expected == names(await asked(api, **query))
+
+
+async def test_a_namespace_that_does_not_exist_is_offered_near_names(tmp_path: Path) -> None:
+    file = saved(tmp_path)
+    cluster = json.loads(file.read_text())
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": MACHINES}}
+    file.write_text(json.dumps({**cluster, "items": [*cluster["items"], space]}))
+    async with serving(Settings(cluster=str(file), profiles=profiles(COMPLETE))) as api:
+        for path in (PATH, "/api/v1/skew"):
+            answer = await api.http.get(path, params={"namespace": "machine"})
+
+            message = f'namespaces "machine" not found; did you mean {MACHINES}?'
+            assert (404, message) == (answer.status_code, answer.json()["message"])
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 10, 11])

@@ -57,7 +57,11 @@ def test_homes_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "code", "told"),
     [
         (["--saved", "/nowhere"], 2, "homeport: /nowhere: cannot be read: "),
-        (["--saved", SAMPLE, "-n", "shop"], 3, 'homeport: pods "x" not found in namespace "shop"\n'),
+        (
+            ["--saved", SAMPLE, "-n", "shop"],
+            3,
+            'homeport: pods "x" not found in namespace "shop" (finished pods are not in the snapshot)\n',
+        ),
         (
             ["--config", "x.yaml", "--server", "http://127.0.0.1:1"],
             2,

@@ -94,7 +94,7 @@ OBJECTS: Final = [
     remembered("gone01", "n3"),
     owner("StatefulSet", "db", "apps/v1", home_0="n1", home_2="n2", home_10="n3"),
     member(0, node="n1"),
-    member(2, node="n1"),
+    member(2, node="n1", labels={"app": "db"}),
 ]
 
 

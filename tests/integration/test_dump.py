@@ -59,6 +59,8 @@ def test_a_dump_answers_as_the_live_cluster_does(
     for number, node in enumerate(("zone-a-0", "zone-a-1", "zone-b-0")):
         client.create(with_secrets(pod(f"web-{number}", node_name=node)))
     client.create(with_secrets(pod("web-new")))
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 7}
+    client.create(high)
     client.create(with_secrets(pod("big", requests={"cpu": "64"})))
     client.create(with_secrets(pod("other", scheduler_name="delegated")))
     config = tmp_path / "homeport.json"
@@ -76,8 +78,8 @@ def test_a_dump_answers_as_the_live_cluster_does(
     text = file.read_text()
     assert SECRET not in text
     kinds = {it["kind"] for it in json.loads(text)["items"]}
-    assert ({"Pod", "Node", "VirtualMachine", "Namespace"}, False) == (
-        kinds & {"Pod", "Node", "VirtualMachine", "Namespace", "Secret"},
+    assert ({"Pod", "Node", "VirtualMachine", "Namespace", "PriorityClass"}, False) == (
+        kinds & {"Pod", "Node", "VirtualMachine", "Namespace", "PriorityClass", "Secret"},
         "managedFields" in text,
     )
     for name in ("web-0", "web-new", "big", "other", launcher):

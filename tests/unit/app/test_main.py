@@ -157,6 +157,15 @@ def test_wrong_arguments(capsys: pytest.CaptureFixture[str], arguments: list[str
     assert "usage: homeport" in capsys.readouterr().err
 
 
+def test_an_unknown_flag_is_reported_with_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["homes", "list", "--colour"])
+
+    told = capsys.readouterr().err
+    assert told.startswith("usage: homeport homes list ")
+    assert told.endswith("homeport homes list: error: unrecognized arguments: --colour\n")
+
+
 def test_every_setting_has_a_flag_except_profiles() -> None:
     """Those of a nested one each their own."""
     places = [
