@@ -23,7 +23,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test test-all $(STAGES) $(MORE_STAGES) control-plane oracle chart-docs live soak kept bench loadtest refusals attempts lock format clean wheel krew image release
+.PHONY: help setup run test test-all $(STAGES) $(MORE_STAGES) control-plane oracle chart-docs screenshots live soak kept bench loadtest refusals attempts lock format clean wheel krew image release
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -135,6 +135,10 @@ release: $(READY) ## build wheel, sdist, chart, image, krew plugin, bill of mate
 browser: $(READY) ## the page in a real browser: Debian's Chromium, installed if this runs as root
 	@$(BIN)/python -m tests.debian
 	@$(PYTEST) tests/browser
+
+screenshots: $(READY) ## take the pictures of README and docs in Debian's Chromium
+	@$(BIN)/python -m tests.debian
+	@$(BIN)/python -m tests.browser.screenshots
 
 cluster-test: $(READY) ## as root: the image and the chart on a cluster of three real nodes (ONLY="drain or restart")
 	@$(BIN)/python -m tests.cluster $(if $(ONLY),-k '$(ONLY)')

@@ -12,6 +12,7 @@ from app.homes.homes_page import HomesPage
 from app.whatif.drain_models import DrainPlan
 from app.whatif.models import LossPlan, Simulation
 from app.wire.explain_v1 import ExplainResponse, ExplanationList
+from app.wire.overview_v1 import NodeMap, Overview
 from app.wire.pending_v1 import PendingPodList
 from app.wire.skew_v1 import WorkloadSkewList
 
@@ -22,6 +23,8 @@ _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "/api/v1/drain": DrainPlan,
     "/api/v1/simulate": Simulation,
     "/api/v1/lose": LossPlan,
+    "/api/v1/overview": Overview,
+    "/api/v1/nodes": NodeMap,
 }
 _EXPLAIN: Final = "/api/v1/explain"
 _PARTS_OF_A_POD: Final = 2

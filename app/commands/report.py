@@ -87,9 +87,9 @@ def script() -> str:
 
 def _join(name: str, joined: dict[str, str]) -> None:
     text = _text(name)
-    for found in _IMPORT.finditer(text):
-        if found["file"] not in joined:
-            _join(found["file"], joined)
+    for imported in _IMPORT.finditer(text):
+        if imported["file"] not in joined:
+            _join(imported["file"], joined)
     joined[name] = _EXPORT.sub("", _IMPORT.sub("", text))
 
 

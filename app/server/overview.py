@@ -32,7 +32,16 @@ from app.verbs.similar import similar
 from app.verbs.stepwise import run_stepwise
 from app.verbs.unserved import printable
 from app.wire.explain_v1 import API_VERSION
-from app.wire.overview_v1 import NODE_DETAIL, NODE_MAP, OVERVIEW, WORKLOAD, NodeDetail, NodeMap, Overview, Workload
+from app.wire.overview_v1 import (
+    NODE_DETAIL,
+    NODE_MAP,
+    OVERVIEW,
+    WORKLOAD,
+    NodeDetail,
+    NodeMap,
+    Overview,
+    WorkloadDetail,
+)
 
 MOST_LISTED: Final = 100
 """Maximum number of pods, of skews and of homes in the overview."""
@@ -76,7 +85,7 @@ def overview_router(sources: OverviewSources) -> APIRouter:
 
     @router.get(
         "/workloads/{namespace}/{kind}/{name}",
-        response_model=Workload,
+        response_model=WorkloadDetail,
         responses=FAILURES,
         summary="One workload: its spread, its pods by node, and the order of a scale-down",
     )
@@ -135,7 +144,7 @@ class _Pages:
         }
 
     async def workload(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
-        """Return a ``Workload``. Raises ``VerbFailure``, also if the workload has no pods."""
+        """Return a ``WorkloadDetail``. Raises ``VerbFailure``, also if the workload has no pods."""
         sources = self._sources
         selection = await sources.workloads.pods_of(namespace, kind, name, MOST_PODS)
         skews = await sources.skews.page(namespace, kind, name, 0, above=False)

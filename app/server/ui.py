@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, HTTPException
 from msgspec import Struct
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from app.server.failures import NOT_SERVED
 
@@ -81,19 +81,19 @@ def is_known(etag: str, if_none_match: str) -> bool:
 
 def ui_router() -> APIRouter:
     """Create the router. The files are read once, here."""
-    router = APIRouter(include_in_schema=False)
+    router = APIRouter(tags=["operator"])
     static = files()
 
-    @router.get("/ui")
+    @router.get("/ui", include_in_schema=False)
     async def without_slash() -> Response:
         """Redirect by a relative URL, because the client can have another prefix, for example behind a proxy."""
         return Response(status_code=307, headers={"Location": "ui/", **_HEADERS})
 
-    @router.get("/ui/")
-    async def index(if_none_match: Annotated[str, Header()] = "") -> Response:
+    @router.get("/ui/", response_class=HTMLResponse, summary="The page: the cluster in a browser")
+    async def index(if_none_match: Annotated[str, Header(include_in_schema=False)] = "") -> Response:
         return _answer(static[_INDEX], if_none_match)
 
-    @router.get("/ui/{name}")
+    @router.get("/ui/{name}", include_in_schema=False)
     async def file(name: str, if_none_match: Annotated[str, Header()] = "") -> Response:
         if name not in static:
             raise HTTPException(404, NOT_SERVED)

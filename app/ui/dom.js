@@ -77,7 +77,7 @@ export function badge(kind, word) {
 }
 
 export function counted(number, one, many = `${one}s`) {
-  return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+  return `${number < 1000 ? number : number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }
 
 /** Return an age as kubectl writes it, from a time in RFC 3339. */

@@ -89,9 +89,16 @@ function cells(zone, lit) {
       height: rows * step,
       role: "group",
       "aria-label": label,
+      onpointerover: nameCell,
     },
     drawn,
   );
+}
+
+/** Show the text of a cell under the pointer. It is added here, because 5,000 texts take long to add. */
+function nameCell({ target }) {
+  const of = target.closest("a");
+  if (of !== null && of.querySelector("title") === null) of.prepend(s("title", null, of.getAttribute("aria-label")));
 }
 
 function cell([name, cpu, , pods, state], x, y, lit) {
@@ -102,7 +109,6 @@ function cell([name, cpu, , pods, state], x, y, lit) {
   const made = s(
     "a",
     { href: route("node", name), "aria-label": text.join(", "), transform: `translate(${x} ${y})`, class: "cell" },
-    s("title", null, text.join(", ")),
     s("rect", { class: "node", width: CELL, height: CELL }),
     height > 0 && s("rect", { class: cpu > 100 ? "used over" : "used", y: CELL - height, width: CELL, height }),
   );

@@ -13,7 +13,7 @@ from app.wire.skew_v1 import WorkloadSkewItem
 OVERVIEW: Final = "Overview"
 NODE_MAP: Final = "NodeMap"
 NODE_DETAIL: Final = "NodeDetail"
-WORKLOAD: Final = "Workload"
+WORKLOAD: Final = "WorkloadDetail"
 
 
 class PendingPart(CamelModel):
@@ -99,11 +99,11 @@ class WorkloadPod(CamelModel):
     created: str
 
 
-class Workload(CamelModel):
+class WorkloadDetail(CamelModel):
     """One workload."""
 
     api_version: Literal["homeport.dev/v1alpha1"]
-    kind: Literal["Workload"]
+    kind: Literal["WorkloadDetail"]
     namespace: str
     workload_kind: str
     name: str

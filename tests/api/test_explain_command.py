@@ -33,7 +33,7 @@ ROOM: Final[JsonObject] = {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": 
 
 NAMED: Final = "  schedulerName default-scheduler, judged by profile *\n"
 NO_SPREAD: Final = "PodTopologySpread: node(s) didn't match pod topology spread constraints"
-TAINTED: Final = "TaintToleration: node(s) had untolerated taint(s)"
+TAINTED: Final = "NodeUnschedulable: node(s) were unschedulable; TaintToleration: node(s) had untolerated taint(s)"
 
 FULL: Final = "node-a1 node-a2 node-a3 node-b1 node-b2 node-b3 node-b4"
 NEWEST: Final = "web-7d4b9c-k0x8m and web-7d4b9c-q1x8m"
@@ -44,8 +44,8 @@ shop/web-7d4b9c-new01: 4 of 12 nodes fit
 {NAMED}\
   fits: node-c1 node-c2 node-c3 node-c4
 
-COUNT  REJECTED BY{" " * 113}NODES
-7      {NO_SPREAD}{" " * 53}{FULL}
+COUNT  REJECTED BY{" " * 160}NODES
+7      {NO_SPREAD}{" " * 100}{FULL}
 1      {NO_SPREAD}; {TAINTED}  node-a4
 
 RESOURCE  REQUESTED  FREE ON ALL NODES  MOST FREE  ON NODE
@@ -85,8 +85,8 @@ machines/virt-launcher-db01-x7k2p: 1 of 12 nodes fit
 {NAMED}\
   fits: node-b2
 
-COUNT  REJECTED BY{" " * 85}NODES
-10     StickyNode: node(s) were not the pod's home{" " * 53}{OTHERS}
+COUNT  REJECTED BY{" " * 132}NODES
+10     StickyNode: node(s) were not the pod's home{" " * 100}{OTHERS}
 1      StickyNode: node(s) were not the pod's home; {TAINTED}  node-a4
 
 RESOURCE  REQUESTED  FREE ON ALL NODES  MOST FREE  ON NODE

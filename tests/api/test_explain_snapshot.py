@@ -35,7 +35,7 @@ async def test_a_filter_that_only_the_scheduler_runs() -> None:
 
     assert (NODES, narrow) == (sorted(wide["NodeNames"]), wide)
     plugins = {name: it.plugin for name, it in rejected.items()}
-    assert dict.fromkeys(NODES, "NodeResourcesFit") | {"node-a4": "TaintToleration"} == plugins
+    assert dict.fromkeys(NODES, "NodeResourcesFit") | {"node-a4": "NodeUnschedulable"} == plugins
     assert ("kube-scheduler", "Homeport") == (explain.by(ANY)["NodeResourcesFit"], explain.by(ANY)["StickyNode"])
     assert not [kind for kind in status["feeds"] if "CSINode" in kind]
     assert "NodeResourcesFit" not in status["profiles"][0]["points"]["filter"]

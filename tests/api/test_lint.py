@@ -100,11 +100,11 @@ def test_a_saved_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = ran(capsys, "-A", "--saved", SAMPLE, "-o", "json")
 
     told = json.loads(out)
-    assert (1, 8, []) == (code, told["objects"], told["broken"])
+    assert (1, 10, []) == (code, told["objects"], told["broken"])
     assert [("match-label-keys", "ReplicaSet", "shop", "web-7d4b9c", str(SAMPLE))] == [
         (it["id"], it["kind"], it["namespace"], it["name"], it["file"]) for it in told["findings"]
     ]
-    assert f"{PAIR_RULES}homeport: objects: 8, findings: 1\n" == err
+    assert f"{PAIR_RULES}homeport: objects: 10, findings: 1\n" == err
     assert 0 == ran(capsys, "-n", "machines", "--saved", SAMPLE)[0]
 
 

@@ -64,7 +64,7 @@ def test_every_verb_has_examples_of_request_and_answer(path: str) -> None:
 
 def test_every_route_is_in_the_document() -> None:
     web = HomeportService(Settings(cluster=str(SAMPLE)), SHIPPED, DEFAULT_WEIGHTS, version="1").web()
-    own = {"/", web.openapi_url, "/docs", "/docs/start.js", "/docs/{name}"}
+    own = {"/", web.openapi_url, "/docs", "/docs/start.js", "/docs/{name}", "/ui", "/ui/{name}"}
     served = {
         (method.lower(), route.path)
         for route in routes(web.routes)

@@ -27,15 +27,15 @@ PLUGINS = {
 }
 OBJECTS = {
     "v1 Node": 12,
-    "v1 Pod": 20,
+    "v1 Pod": 21,
     "v1 Service": 2,
     "v1 ReplicationController": 0,
     "v1 PersistentVolume": 0,
     "v1 PersistentVolumeClaim": 0,
     "apps/v1 ReplicaSet": 2,
     "apps/v1 StatefulSet": 0,
-    "kubevirt.io/v1 VirtualMachine": 3,
-    "kubevirt.io/v1 VirtualMachineInstance": 3,
+    "kubevirt.io/v1 VirtualMachine": 4,
+    "kubevirt.io/v1 VirtualMachineInstance": 4,
 }
 HOMES = "homeport.dev/v1alpha1 Home"
 """In a saved cluster these are what Homeport has come to remember so far."""
@@ -67,6 +67,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 LINKED = {
     *("/docs", "/livez", "/readyz", "/metrics"),
     *("/api/v1/status", "/api/v1/check", "/api/v1/homes", "/api/v1/pending", "/api/v1/skew", "/api/v1/waiting"),
+    *("/ui/", "/api/v1/overview", "/api/v1/nodes"),
 }
 
 
@@ -244,7 +245,7 @@ class TestCountedForAScrape:
             after = await api.samples("homeport_homes")
 
         states = [f'{{profile="*",state="{state}"}}' for state in ("at_home", "waiting")]
-        assert ([1, 1], [2, 1]) == ([before[it] for it in states], [after[it] for it in states])
+        assert ([1, 2], [2, 2]) == ([before[it] for it in states], [after[it] for it in states])
 
     async def test_the_largest_skew_of_what_was_asked_for(self) -> None:
         async with serving() as api:

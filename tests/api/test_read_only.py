@@ -100,6 +100,14 @@ async def outcomes() -> set[str]:
     return {str(getattr(it, "message", it)) for it in found}
 
 
+REQUIRED = {
+    "/api/v1/explain": {"labelSelector": "app"},
+    "/api/v1/drain": {"node": "node-a1"},
+    "/api/v1/lose": {"key": "topology.kubernetes.io/zone"},
+}
+"""Parameters of the pages that need some."""
+
+
 async def test_a_question_tells_nothing_and_writes_nothing(events: RecordingRecorder) -> None:
     async with serving(settings(), (*SHIPPED, SPEC), DEFAULT_WEIGHTS) as api:
         (await api.http.post("/api/v1/explain", json=ASKED)).raise_for_status()
@@ -107,7 +115,7 @@ async def test_a_question_tells_nothing_and_writes_nothing(events: RecordingReco
         pages = [path for path, methods in paths.items() if "get" in methods and "{" not in path]
         assert {"/metrics", "/readyz", "/api/v1/status"} <= set(pages)
         for path in pages:
-            query = {"labelSelector": "app"} if path == "/api/v1/explain" else {}
+            query = REQUIRED.get(path, {})
             (await api.http.get(path, params=query)).raise_for_status()
 
         assert {"RequiredObjects", "PreFilter", "Filter", "Explain", "Figures"} == {

@@ -47,7 +47,8 @@ def test_homes_and_drains(capsys: pytest.CaptureFixture[str]) -> None:
     drained = ran(capsys, "drain", "node-b2", "--dry-run", "-o", "name", "--saved", SAMPLE)
     moved = ran(capsys, "homes", "move", "vm/db01", "node-a1", "-n", "machines", "--saved", SAMPLE)
 
-    assert (0, "virtualmachine.kubevirt.io/db01\nvirtualmachine.kubevirt.io/mail01\n", "") == listed
+    names = "".join(f"virtualmachine.kubevirt.io/{it}\n" for it in ("cache01", "db01", "mail01"))
+    assert (0, names, "") == listed
     assert (0, "pod/web-7d4b9c-r4x8m\npod/virt-launcher-db01-x7k2p\n", "") == drained
     assert (3, "") == moved[:2]
     assert moved[2].endswith("Homeport serves a saved cluster here, so there is no API server to write to\n")

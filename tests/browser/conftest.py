@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 
 from tests.api.service import SAMPLE
 from tests.browser.clusters import many_nodes
 from tests.debian import CHROMIUM
 from tests.served import served
 
-NORMAL: Final = {"width": 1280, "height": 900}
-PHONE: Final = {"width": 375, "height": 800}
+NORMAL: Final = ViewportSize(width=1280, height=900)
+PHONE: Final = ViewportSize(width=375, height=800)
 
 
 @pytest.fixture(scope="session")

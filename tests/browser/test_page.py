@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
 from playwright.sync_api import Browser, Route
 
 from app.commands import report
@@ -68,7 +68,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, sample: str, rout
 def test_dark_is_dark(browser: Browser, sample: str) -> None:
     colours = []
     for scheme in ("light", "dark"):
-        context = browser.new_context(color_scheme=scheme)  # type: ignore[arg-type]  # a literal of the two
+        context = browser.new_context(color_scheme=scheme)
         page = Watched(context).open(sample, "/")
         colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         context.close()
@@ -194,7 +194,7 @@ def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
 def test_a_route_that_does_not_exist_says_so(watched: Watched, sample: str) -> None:
     watched.page.goto(f"{sample}/ui/#/nowhere")
 
-    watched.page.get_by_text("There is no such page").wait_for()
+    assert "There is no such page." == watched.page.locator("main p").inner_text()
 
 
 def test_a_missing_pod_is_said_with_near_names(browser: Browser, sample: str) -> None:

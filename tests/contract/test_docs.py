@@ -467,6 +467,7 @@ class TestCurl:
         found = [(it["owner"]["name"], it["node"], it["machine"]) for it in answers[11]["items"]]
 
         assert [
+            ("cache01", "node-a4", "waiting"),
             ("db01", "node-b2", "waiting"),
             ("mail01", "node-c3", "at_home"),
             ("web01", "node-a3", "at_home"),
@@ -474,7 +475,7 @@ class TestCurl:
 
     def test_the_page_about_the_api_shows_what_is_answered(self, answers: list[Any]) -> None:
         error, by_name, explained, deployment, pending, skew, loss, *others = answers[12:]
-        cycle, waiting, homes, drain, simulation, balance = others
+        cycle, waiting, homes, drain, simulation, balance, overview, nodes, node, workload = others
         error_shown, table_shown, remedies_shown = map(json.loads, blocks(ROOT / "docs" / "http-api.md", "json"))
 
         assert error_shown == error
@@ -490,6 +491,9 @@ class TestCurl:
         ]
         assert (6, 0) == (simulation["placed"], simulation["waiting"])
         assert (1, ["node-c4"]) == (balance["above"], [it["goesTo"] for it in balance["evictions"]])
+        assert (6, 2) == (overview["pending"]["total"], overview["skews"]["total"])
+        assert ("node-a1", 3) == (node["name"], len(nodes["zones"]))
+        assert {"web-urgent", "web-7d4b9c-new01"} <= {it["name"] for it in workload["pods"]}
         assert ([], 2, "node-b2") == (waiting, len(homes["items"]), drain["items"][0]["node"])
 
 

@@ -97,6 +97,7 @@ def test_the_lines_of_a_whole_life(tmp_path: Path) -> None:
         "service links ignored",
         "serving",
         "snapshot complete",
+        "home not usable",
         "connection or request rejected",
         "ending",
         "ended",
@@ -105,8 +106,8 @@ def test_the_lines_of_a_whole_life(tmp_path: Path) -> None:
         lines[0]["variables"],
         lines[1]["port"],
         lines[2]["objects"]["v1 Node"],
-        lines[3]["cause"],
-        lines[4]["signal"],
-        lines[5]["requests"],
+        lines[4]["cause"],
+        lines[5]["signal"],
+        lines[6]["requests"],
     ]
     assert [] == [it for it in lines if not {"event", "level", "timestamp"} <= it.keys()]

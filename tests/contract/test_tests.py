@@ -15,6 +15,7 @@ FOLDERS: Final = ("api", "property")
 """Where a file of a module's name may be too: what shows only over HTTP, and what holds for any input."""
 
 ELSEWHERE: Final = {
+    "tests/api/test_overview.py": ["app/analysis/node_map.py", "app/wire/overview_v1.py"],
     "tests/api/test_cycle_explain.py": [
         "app/framework/explanation.py",
         "app/server/cycle.py",
