@@ -44,7 +44,7 @@ from app.feeds.uncached_reader import ApiUncachedReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.handle import Handle, ProfileContext, Timing
 from app.framework.spec import PluginSpec
-from app.homes.homes_page import homes_router
+from app.homes.homes_page import homes_router, unusable_homes
 from app.homes.lists import HomeLists
 from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod
@@ -586,7 +586,18 @@ class HomeportService:
             ),
             pending_router(pending),
             skew_router(self._skews, self._explain.require_namespace),
-            overview_router(OverviewSources(pending, self._skews, workloads, self._explain, monotonic)),
+            overview_router(
+                OverviewSources(
+                    pending,
+                    self._skews,
+                    workloads,
+                    self._explain,
+                    partial(unusable_homes, self._homes),
+                    self._feed,
+                    self.problem,
+                    monotonic,
+                )
+            ),
             ui_router(),
             what_if_router(self._what_if, max_body_bytes=self._settings.max_body_bytes),
             operator_router(self.status, self.check),

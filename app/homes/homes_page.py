@@ -185,6 +185,19 @@ def homes_router(
     return router
 
 
+async def unusable_homes(homes: HomeLists, most: int) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of homes that are away or orphaned, and the first ``most`` of them as ``ListedHome``.
+
+    Raises ``VerbFailure``.
+    """
+    page = _Page()
+    try:
+        await run_stepwise(_paged(homes.homes, _is_unusable, most, None, page))
+    except PluginError as fault:
+        raise VerbFailure("fault", fault.status.message) from fault
+    return len(page.homes) + page.remaining, [listed(it) for it in page.homes.values()]
+
+
 def _paged(
     each: Callable[[], Iterator[Home | None]],
     admits: Callable[[Home], bool],
@@ -215,6 +228,10 @@ def _paged(
     page.places = sorted(nearest)[:limit]
     page.homes = {place: homes[place] for place in page.places}
     page.remaining = count - len(page.places)
+
+
+def _is_unusable(home: Home) -> bool:
+    return bool(home.node) and (home.is_away or home.is_orphaned)
 
 
 def _selects(selector: Selector, home: Home, pod_of: Callable[[str, str], Pod | None]) -> bool:

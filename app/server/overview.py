@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Annotated, Any, Final, TypeAlias
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Response
 from msgspec import Struct
@@ -16,6 +18,7 @@ from app.analysis.pending import PendingPods
 from app.analysis.removal import removal_order
 from app.analysis.skew import Skews, WorkloadSkew
 from app.analysis.workloads import WorkloadExplainer, workload_of
+from app.feeds.feed import Feed
 from app.framework.handle import Clock
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Pod
@@ -26,7 +29,7 @@ from app.server.pending import pending_item
 from app.server.queries import KnownQuery
 from app.server.shared import SharedAnswer
 from app.server.skew import skew_item
-from app.verbs.context import require_snapshot
+from app.verbs.context import Problem, require_snapshot
 from app.verbs.outcome import VerbFailure
 from app.verbs.similar import similar
 from app.verbs.stepwise import run_stepwise
@@ -50,13 +53,20 @@ MOST_PODS: Final = 500
 """Maximum number of pods of one node or workload."""
 
 
+UnusableHomes: TypeAlias = Callable[[int], Awaitable[tuple[int, list[dict[str, Any]]]]]
+"""Function that returns the number of homes that are away or gone, and at most so many of them as JSON."""
+
+
 class OverviewSources(Struct, frozen=True):
-    """Sources of the overview. ``snapshot``: that of explain."""
+    """Sources of the overview. ``snapshot``: that of explain. ``problem``: returns why no decision is possible."""
 
     pending: PendingPods
     skews: Skews
     workloads: WorkloadExplainer
     snapshot: ExplainSnapshot
+    homes: UnusableHomes
+    feed: Feed
+    problem: Problem
     clock: Clock
 
 
@@ -64,14 +74,14 @@ def overview_router(sources: OverviewSources) -> APIRouter:
     """Create the router. The overview and the map are computed once for all readers."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
     pages = _Pages(sources)
-    overview = SharedAnswer(pages.overview, sources.clock)
     nodes = SharedAnswer(pages.nodes, sources.clock)
+    overview = SharedAnswer(partial(pages.overview, nodes), sources.clock)
 
     @router.get("/overview", response_model=Overview, responses=FAILURES, summary="Waiting pods and skews, in short")
     async def show_overview(
         _: Annotated[KnownQuery, Query()], if_none_match: Annotated[str, Header(include_in_schema=False)] = ""
     ) -> Response:
-        return await overview.response(if_none_match)
+        return await overview.response(if_none_match, pages.freshness())
 
     @router.get("/nodes", response_model=NodeMap, responses=FAILURES, summary="All nodes by zone, with their fill")
     async def show_nodes(
@@ -99,12 +109,26 @@ class _Pages:
     def __init__(self, sources: OverviewSources) -> None:
         self._sources = sources
 
-    async def overview(self) -> Mapping[str, Any]:
+    def freshness(self) -> Mapping[str, str]:
+        """Return headers with the age of the snapshot in seconds, and why no decision is possible, if so.
+
+        A saved cluster has no age.
+        """
+        feed = self._sources.feed
+        ages = [it.age for it in feed.states().values() if it.state == "watching"]
+        problem = self._sources.problem()
+        shown = {"Homeport-Problem": quote(problem)} if problem else {}
+        return {"Homeport-Snapshot-Age": f"{max(ages):.1f}", **shown} if ages else shown
+
+    async def overview(self, nodes: SharedAnswer) -> Mapping[str, Any]:
         pending = await self._sources.pending.page()
         skews = distinct((await self._sources.skews.page("", "", "", 0, above=True)).items)
+        total, homes = await self._sources.homes(MOST_LISTED)
         return {
             "apiVersion": API_VERSION,
             "kind": OVERVIEW,
+            "nodes": await nodes.etag(),
+            "homes": {"total": total, "items": homes},
             "pending": {"total": pending.total, "items": [pending_item(it) for it in pending.items[:MOST_LISTED]]},
             "skews": {"total": len(skews), "items": [skew_item(it) for it in skews[:MOST_LISTED]]},
         }

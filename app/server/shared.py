@@ -23,6 +23,7 @@ So computing it takes at most 2 % of the time.
 """
 
 _NOT_MODIFIED: Final = 304
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class _Answer(Struct, frozen=True):
@@ -45,11 +46,18 @@ class SharedAnswer:
         self._last: _Answer | None = None
         self._task: asyncio.Task[_Answer] | None = None
 
-    async def response(self, if_none_match: str) -> Response:
-        """Return the answer, or 304 if the reader has it. Raises whatever ``compute`` raises."""
+    async def etag(self) -> str:
+        """Return the ETag of the current answer. Raises whatever ``compute`` raises."""
+        return (await self._current()).etag
+
+    async def response(self, if_none_match: str, headers: Mapping[str, str] = _NO_HEADERS) -> Response:
+        """Return the answer, or 304 if the reader has it. ``headers``: further headers.
+
+        Raises whatever ``compute`` raises.
+        """
         answer = await self._current()
         age = max(0, int(self._clock() - answer.computed_at))
-        headers = {"ETag": answer.etag, "Age": str(age), "Cache-Control": "no-cache"}
+        headers = {"ETag": answer.etag, "Age": str(age), "Cache-Control": "no-cache", **headers}
         if is_known(answer.etag, if_none_match):
             return Response(status_code=_NOT_MODIFIED, headers=headers)
         return Response(answer.body, headers=headers, media_type="application/json")

@@ -15,7 +15,16 @@ export function path(parts, query = {}) {
   return parts.map(encodeURIComponent).join("/") + (asked && `?${asked}`);
 }
 
-/** Return `{json, etag, at}`: `at` is when the service computed the answer, by the clock of the browser. */
+/** Return the answer that is known if it has this ETag, else read it. */
+export async function readIfNewer(where, etag) {
+  const before = known.get(where);
+  return before?.etag === etag ? before : read(where);
+}
+
+/**
+ * Return `{json, etag, at, health}`. `at`: when the service computed the answer, by the clock of the browser.
+ * `health`: the age of the snapshot in seconds, and what is wrong; null if the answer does not say so.
+ */
 export async function read(where) {
   if (isReport) return fromReport(where);
   const before = known.get(where);
@@ -27,20 +36,19 @@ export async function read(where) {
     throw new Refused("Homeport does not answer. The page tries again.");
   }
   const at = Date.now() - 1000 * Number(answer.headers.get("Age") ?? 0);
-  if (answer.status === 304 && before) {
-    before.at = at;
-    return before;
-  }
+  const age = answer.headers.get("Homeport-Snapshot-Age");
+  const health = age && { age: Number(age), problem: decodeURIComponent(answer.headers.get("Homeport-Problem") ?? "") };
+  if (answer.status === 304 && before) return Object.assign(before, { at, health });
   const json = await answer.json().catch(() => null);
   if (!answer.ok) throw new Refused(json?.message ?? `Homeport answers ${answer.status}.`);
-  const made = { json, etag: answer.headers.get("ETag"), at };
+  const made = { json, etag: answer.headers.get("ETag"), at, health };
   if (made.etag) known.set(where, made);
   return made;
 }
 
 function fromReport(where) {
   if (!(where in saved.answers)) throw new Refused("This answer is not in the report. A running Homeport has it.");
-  return { json: saved.answers[where], etag: "report", at: Date.parse(saved.madeAt) };
+  return { json: saved.answers[where], etag: "report", at: Date.parse(saved.madeAt), health: null };
 }
 
 export function reportTime() {

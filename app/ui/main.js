@@ -5,7 +5,7 @@ import { duration, h } from "./dom.js";
 import { node } from "./node.js";
 import { pod } from "./pod.js";
 import { start } from "./start.js";
-import { profile, status, STATUS } from "./status.js";
+import { healthOf, profile, status, STATUS } from "./status.js";
 import { workload } from "./workload.js";
 import { zone, zones } from "./zone.js";
 
@@ -23,7 +23,7 @@ const PAGES = {
 
 const main = document.getElementById("page");
 const fresh = document.getElementById("fresh");
-let shown = { hash: null, stamp: null, at: 0 };
+let shown = { hash: null, stamp: null, at: 0, health: null };
 let turn = 0;
 
 function asked() {
@@ -53,7 +53,10 @@ async function show(isPoll) {
       ? await page[0](parts, query)
       : { title: "Not found", at: Date.now(), stamp: "none", content: () => h("p", null, "There is no such page.") };
   } catch (error) {
-    if (isPoll) return;
+    if (isPoll) {
+      shown.health = { age: 0, problem: error.message };
+      return;
+    }
     made = {
       title: "No answer",
       at: Date.now(),
@@ -67,9 +70,10 @@ async function show(isPoll) {
   }
   if (mine !== turn) return;
   shown.at = made.at;
+  shown.health = made.health ?? null;
   if (hash === shown.hash && made.stamp === shown.stamp) return;
   draw(made, hash !== shown.hash);
-  shown = { hash, stamp: made.stamp, at: made.at };
+  shown = { hash, stamp: made.stamp, at: made.at, health: made.health ?? null };
 }
 
 function draw(made, isNew) {
@@ -103,21 +107,16 @@ async function tell() {
     fresh.replaceChildren(`Report of ${reportTime()}`);
     return;
   }
-  let problem;
-  let text = `computed ${duration((Date.now() - shown.at) / 1000)} ago`;
+  let health = shown.health;
   try {
-    const { json } = await read(STATUS);
-    problem = json.problem;
-    const feeds = Object.values(json.feeds);
-    const state = feeds.some((it) => it.state === "saved")
-      ? "saved cluster"
-      : `snapshot ${duration(Math.max(0, ...feeds.filter((it) => it.state === "watching").map((it) => it.age_seconds)))} old`;
-    text = `${state}, ${text}`;
+    health ??= healthOf((await read(STATUS)).json);
   } catch (error) {
-    problem = error.message;
+    health = { age: 0, problem: error.message };
   }
-  const next = problem ? `■ ${problem} (${text})` : text;
-  fresh.className = problem ? "bad" : "";
+  const computed = `computed ${duration((Date.now() - shown.at) / 1000)} ago`;
+  const text = health.isSaved ? `saved cluster, ${computed}` : `snapshot ${duration(health.age)} old, ${computed}`;
+  const next = health.problem ? `■ ${health.problem} (${text})` : text;
+  fresh.className = health.problem ? "bad" : "";
   if (fresh.textContent !== next) fresh.replaceChildren(next);
 }
 

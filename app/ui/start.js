@@ -1,6 +1,6 @@
 // The first page: what waits, what is uneven, which homes are away, and the map of the nodes.
 
-import { read } from "./api.js";
+import { read, readIfNewer } from "./api.js";
 import { badge, counted, h, link, section, since, table } from "./dom.js";
 import { mapOf } from "./map.js";
 
@@ -9,13 +9,14 @@ export const OVERVIEW = "overview";
 export const NODES = "nodes";
 
 export async function start() {
-  const [overview, homes, nodes] = await Promise.all([read(OVERVIEW), read(HOMES), read(NODES)]);
-  const { pending, skews } = overview.json;
-  const lost = homes.json.items.filter((it) => it.away || it.orphaned);
+  const overview = await read(OVERVIEW);
+  const { pending, skews, homes } = overview.json;
+  const nodes = await readIfNewer(NODES, overview.json.nodes);
   return {
     title: "Cluster",
     at: Math.min(overview.at, nodes.at),
-    stamp: [overview.etag, nodes.etag, JSON.stringify(lost)].join(),
+    health: overview.health,
+    stamp: [overview.etag, nodes.etag].join(),
     content: () => [
       h("h1", null, "The cluster, as Homeport sees it"),
       h(
@@ -23,12 +24,12 @@ export async function start() {
         { class: "tiles" },
         tile(pending.total, "pod waits for a node", "pods wait for a node"),
         tile(skews.total, "workload is spread unevenly", "workloads are spread unevenly"),
-        tile(lost.length, "home is away or gone", "homes are away or gone"),
+        tile(homes.total, "home is away or gone", "homes are away or gone"),
         h("li", null, h("b", null, nodes.json.total.toLocaleString("en")), ` ${nodes.json.total === 1 ? "node" : "nodes"}`),
       ),
       waiting(pending),
       uneven(skews),
-      away(lost, homes.json.remaining),
+      away(homes),
       mapOf(nodes.json, pending.items),
     ],
   };
@@ -86,8 +87,9 @@ function uneven(skews) {
   );
 }
 
-function away(homes, more) {
-  const rows = homes.map((it) => [
+function away(homes) {
+  const more = homes.total - homes.items.length;
+  const rows = homes.items.map((it) => [
     it.pod ? link(["pod", it.owner.namespace, it.pod], `${it.owner.namespace}/${it.owner.name}`) : `${it.owner.namespace}/${it.owner.name}`,
     it.owner.kind,
     link(["node", it.node], it.node),

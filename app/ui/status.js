@@ -61,6 +61,13 @@ export async function status() {
   };
 }
 
+/** Return the age of the snapshot, and what is wrong. */
+export function healthOf(json) {
+  const feeds = Object.values(json.feeds);
+  const ages = feeds.filter((it) => it.state === "watching").map((it) => it.age_seconds);
+  return { age: Math.max(0, ...ages), problem: json.problem, isSaved: feeds.some((it) => it.state === "saved") };
+}
+
 function feedState(state) {
   return badge({ forbidden: "bad", listing: "warn", not_served: "plain" }[state] ?? "good", state.replaceAll("_", " "));
 }

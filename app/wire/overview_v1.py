@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -30,11 +30,24 @@ class SkewPart(CamelModel):
     items: list[WorkloadSkewItem] = Field(description="At most 100, the largest excess first.")
 
 
+class HomesPart(CamelModel):
+    """Homes whose node accepts no pods, or does not exist."""
+
+    total: int
+    items: list[dict[str, Any]] = Field(description="At most 100, with the fields of /api/v1/homes.")
+
+
 class Overview(CamelModel):
-    """Pods that wait, and workloads above their maxSkew. The header Age has the age of the answer in seconds."""
+    """Pods that wait, workloads above their maxSkew, and homes that are away or gone.
+
+    The header Age has the age of the answer in seconds, and Homeport-Snapshot-Age that of the snapshot.
+    Homeport-Problem says, percent-encoded, why no decision is possible.
+    """
 
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["Overview"]
+    nodes: str = Field(description="ETag of /api/v1/nodes.")
+    homes: HomesPart
     pending: PendingPart
     skews: SkewPart
 

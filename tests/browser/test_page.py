@@ -121,6 +121,9 @@ def test_a_poll_keeps_open_details_and_the_focus(watched: Watched, sample: str) 
     page.get_by_role("link", name="node-a2", exact=True).focus()
     answer = page.request.get(f"{sample}/api/v1/nodes").json()
     answer["zones"][0]["nodes"][1][1] = 77
+    overview = page.request.get(f"{sample}/api/v1/overview").json()
+    changed = {**overview, "nodes": '"new"'}
+    page.route("**/api/v1/overview", lambda route: route.fulfill(json=changed, headers={"ETag": '"newer"'}))
     page.route("**/api/v1/nodes", lambda route: route.fulfill(json=answer, headers={"ETag": '"new"'}))
 
     page.get_by_role("cell", name="77 %").wait_for(timeout=15_000)

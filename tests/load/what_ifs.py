@@ -31,13 +31,14 @@ _START_SECONDS: Final = 120
 
 
 @contextmanager
-def _serving(kubeconfig: Path) -> Iterator[int]:
+def serving(kubeconfig: Path) -> Iterator[tuple[int, int]]:
+    """The port of a service with ``explain: complete``, and its process."""
     port = free_port()
     command = [".venv/bin/python", "-m", "homeport", "serve", "--log-level=error", "--explain=complete"]
     process = subprocess.Popen([*command, f"--kubeconfig={kubeconfig}", f"--port={port}"])
     try:
         wait_for(lambda: answers(port, "/readyz"))
-        yield port
+        yield port, process.pid
     finally:
         process.kill()
         process.wait()
@@ -78,7 +79,7 @@ def _simulate(port: int, pods: int) -> float | None:
     return time.perf_counter() - began
 
 
-def _filters(connection: Connection, workload: Workload, seconds: float) -> list[float]:
+def filters(connection: Connection, workload: Workload, seconds: float) -> list[float]:
     """Microseconds of each filter call."""
     bodies, taken, until = workload.bodies(), list[float](), time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -105,21 +106,22 @@ def _measured(
     connection: Connection, port: int, workload: Workload, *, added: int, seconds: float, rounds: int
 ) -> dict[str, Any]:
     alone, beside, simulations = list[float](), list[float](), list[float]()
-    _filters(connection, workload, 2)
+    filters(connection, workload, 2)
     for _ in range(rounds):
-        alone += _filters(connection, workload, seconds)
+        alone += filters(connection, workload, seconds)
         over = threading.Event()
         thread = threading.Thread(target=_beside, args=(port, added, over, simulations))
         thread.start()
-        beside += _filters(connection, workload, seconds)
+        beside += filters(connection, workload, seconds)
         over.set()
         thread.join()
-    found = {name: _summary(each) for name, each in (("alone", alone), ("beside", beside))}
+    found = {name: summary(each) for name, each in (("alone", alone), ("beside", beside))}
     ratios = {key: round(found["beside"][key] / found["alone"][key], 3) for key in ("p50", "p99")}
     return {**found, "ratios": ratios, "simulation_seconds": round(median(simulations), 2), "runs": len(simulations)}
 
 
-def _summary(taken: list[float]) -> dict[str, float]:
+def summary(taken: list[float]) -> dict[str, float]:
+    """Microseconds at two percentiles, and the number of calls."""
     return {"p50": round(median(taken), 1), "p99": round(quantiles(taken, n=100)[98], 1), "calls": len(taken)}
 
 
@@ -134,7 +136,7 @@ def main() -> None:
     asked = parser.parse_args()
     with ExitStack() as stack:
         _, kubeconfig = stack.enter_context(api_server(asked.nodes, asked.pods))
-        port = stack.enter_context(_serving(kubeconfig))
+        port, _ = stack.enter_context(serving(kubeconfig))
         until = time.monotonic() + _START_SECONDS
         while _simulate(port, 1) is None and time.monotonic() < until:
             time.sleep(1)
