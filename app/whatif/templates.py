@@ -18,6 +18,7 @@ from app.config.mistakes import Place, written
 from app.kube.kinds import PRIORITY_CLASSES
 from app.kube.names import is_label, is_subdomain
 from app.kube.priority_classes import PriorityClass
+from app.whatif.other_objects import add_object
 from app.whatif.pod_templates import PriorityClasses, json_of
 from app.whatif.scaling import Rescaling, WorkloadPods
 from app.whatif.simulated import ManifestPods, ScaledWorkload, TemplateError, generated_name, printable
@@ -60,7 +61,7 @@ def pods_of(
     existing = WorkloadPods(cluster)
     pending: list[tuple[WorkloadManifest, Rescaling | None]] = []
     total = 0
-    for manifest in _manifests(every, namespace, changes):
+    for manifest in _manifests(every, namespace, cluster, changes):
         pending.append((manifest, _rescaling(manifest, existing, cluster, moment, changes)))
         total += manifest.replicas if pending[-1][1] is None else pending[-1][1].added
         if total > most:
@@ -114,7 +115,7 @@ def scaled(
         rescaling.add_to(changes)
         return changes
     every = list(_flattened(templates))
-    for manifest in _manifests(every, namespace, ManifestPods([], [], [])):
+    for manifest in _manifests(every, namespace, cluster, ManifestPods([], [], [])):
         if manifest.title == f"{kind}/{namespace}/{name}":
             priorities = PriorityClasses(_priority_classes(every, cluster))
             _add_first_pods(replace(manifest, replicas=replicas), cluster, priorities, moment, changes)
@@ -179,13 +180,18 @@ def _is_deep(obj: Any) -> bool:
 
 
 def _manifests(
-    every: Sequence[tuple[int, Place, Mapping[str, Any]]], namespace: str, changes: ManifestPods
+    every: Sequence[tuple[int, Place, Mapping[str, Any]]], namespace: str, cluster: Cluster, changes: ManifestPods
 ) -> Iterator[WorkloadManifest]:
-    """Yield the objects that make pods, and add the others to ``changes.ignored``. Raises ``TemplateError``."""
+    """Yield the objects that make pods. Raises ``TemplateError``.
+
+    Add objects that filters read to ``changes.objects``, and all others to ``changes.ignored``.
+    """
     names: set[str] = set()
     for index, place, obj in every:
         try:
             manifest = _manifest(index, place, obj, namespace)
+            if manifest is None and add_object(obj, namespace, cluster, changes):
+                continue
             if manifest is None:
                 changes.ignored.append(printable("/".join(filter(None, (str(obj["kind"]), *_key(obj, ""))))))
                 continue

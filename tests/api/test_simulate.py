@@ -135,6 +135,59 @@ async def test_pods_that_could_take_the_same_volume_are_marked(api: Api) -> None
     assert ["as if no other new pod took its volumes or devices"] * 2 == [it["approximate"] for it in answer["pods"]]
 
 
+def with_claim(claim: str) -> JsonObject:
+    pods = deployment()
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+    pods["spec"]["template"]["spec"]["volumes"] = [volume]
+    return pods
+
+
+async def test_a_claim_and_its_class_of_the_same_manifest_are_used(api: Api) -> None:
+    storage = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "fast"},
+        "provisioner": "csi.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {"storageClassName": "fast", "resources": {"requests": {"storage": "1Gi"}}},
+    }
+
+    without = await simulated(api, objects=[with_claim("data")], namespace="default")
+    beside = await simulated(api, objects=[claim, with_claim("data"), storage], namespace="default")
+
+    assert (3, 0, []) == (without["waiting"], beside["waiting"], beside["ignored"])
+
+
+async def test_labels_of_a_namespace_of_the_same_manifest_are_used(api: Api) -> None:
+    """Pods that keep away from all namespaces of a team keep away from those that are made beside them."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a", "labels": {"team": "a"}}}
+    taken = deployment()
+    taken["metadata"]["namespace"] = "team-a"
+    alone = deployment(1)
+    alone["metadata"]["name"] = "alone"
+    alone["spec"]["template"]["spec"]["affinity"] = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": {"matchLabels": {"app": "new"}},
+                    "namespaceSelector": {"matchLabels": {"team": "a"}},
+                }
+            ]
+        }
+    }
+
+    plan = await simulated(api, objects=[taken, alone, space])
+
+    (apart,) = [it for it in plan["pods"] if it["pod"].startswith("alone")]
+    assert apart["nodeName"] not in {it["nodeName"] for it in plan["pods"] if it is not apart}
+
+
 async def test_a_scale_down_names_the_pods_that_go(api: Api) -> None:
     answer = await simulated(api, scale=[{"namespace": "default", "kind": "Deployment", "name": "web", "replicas": 1}])
 

@@ -73,7 +73,7 @@ def test_an_object_without_a_namespace_is_in_that_of_the_request() -> None:
 def test_objects_that_make_no_pods_are_named() -> None:
     custom = other("Widget", "example.com/v1", spec={"size": 3})
 
-    assert ["Service/shop/web", "Widget/shop/web"] == made(other("Service"), manifest(), custom).ignored
+    assert ["ConfigMap/shop/web", "Widget/shop/web"] == made(other("ConfigMap"), manifest(), custom).ignored
 
 
 def test_a_workload_that_starts_no_pods_is_named() -> None:
