@@ -20,9 +20,11 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.runtime.framework import Framework
 from app.runtime.post_filters import advance
 from app.runtime.search import Search
+from app.whatif.ephemeral import claims_like
 from app.whatif.scratch import ScratchCluster
 
 AGAIN: Final = "-again"
@@ -125,6 +127,8 @@ class Placer:
         """Run one cycle for a pod without a node, and put the pod on the chosen node. Raises ``PluginError``."""
         framework = self._scratch.framework_for(pod)
         self._lowest = min(self._lowest, pod.spec.priority)
+        for claim in claims_like(self._cluster, original_name(pod), pod):
+            self._cluster.others.upsert(PERSISTENT_VOLUME_CLAIMS, claim)
         self._cluster.upsert_pod(pod)
         placement = self.tried(framework, pod)
         if placement.victims and self._preempts:

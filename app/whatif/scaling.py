@@ -16,8 +16,8 @@ from app.kube.extras import interned_parts
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
 from app.kube.labels import label_set
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
-from app.kube.persistent_volumes import PersistentVolumeClaim
 from app.kube.volumes import PodVolume
+from app.whatif.ephemeral import claims_like, unbound
 from app.whatif.simulated import ScaledWorkload, SimulatedPod, generated_name, uid_of
 
 _STATEFUL_SET: Final = "StatefulSet"
@@ -114,7 +114,7 @@ class Rescaling:
         for number, (ordinal, name) in enumerate(missing):
             labels = {_POD_NAME: name, _POD_INDEX: str(ordinal)}
             spec, claims = self._with_claims_of(ordinal)
-            yield self._copy(name, number, labels, spec), claims
+            yield self._with_ephemeral(self._copy(name, number, labels, spec), claims)
 
     def _copies(self) -> Iterator[tuple[Pod, list[tuple[Kind[Any], Any]]]]:
         spec = self._without_node(self._source.spec.parts.volumes)
@@ -127,8 +127,15 @@ class Rescaling:
                 number += 1
                 name = generated_name(base, number)
             index += 1
-            yield self._copy(name, number, {_COMPLETION_INDEX: str(index)}, spec), []
+            yield self._with_ephemeral(self._copy(name, number, {_COMPLETION_INDEX: str(index)}, spec), [])
             number += 1
+
+    def _with_ephemeral(
+        self, pod: Pod, objects: list[tuple[Kind[Any], Any]]
+    ) -> tuple[Pod, list[tuple[Kind[Any], Any]]]:
+        """Return the pod, and its objects with the claims of its ephemeral volumes."""
+        claims = claims_like(self._cluster, self._source.name, pod)
+        return pod, [*objects, *((PERSISTENT_VOLUME_CLAIMS, it) for it in claims)]
 
     def _copy(self, name: str, number: int, labels: Mapping[str, str], spec: PodSpec) -> Pod:
         """Return a new pod like the copied one. Of ``labels``, it gets those that the copied pod has."""
@@ -182,23 +189,8 @@ class Rescaling:
             source = self._cluster.others.get(PERSISTENT_VOLUME_CLAIMS, self._source.namespace, volume.claim)
             exists = self._cluster.others.get(PERSISTENT_VOLUME_CLAIMS, self._source.namespace, claim) is not None
             if source is not None and not exists:
-                created.append((PERSISTENT_VOLUME_CLAIMS, _unbound(source, claim)))
+                created.append((PERSISTENT_VOLUME_CLAIMS, unbound(source, claim)))
         return self._without_node(tuple(changed)), created
-
-
-def _unbound(source: PersistentVolumeClaim, name: str) -> PersistentVolumeClaim:
-    """Return a new claim like ``source``, which is not bound yet."""
-    return replace(
-        source,
-        name=name,
-        uid=uid_of("PersistentVolumeClaim", source.namespace, name),
-        resource_version="1",
-        volume_name="",
-        selected_node=None,
-        bind_completed=False,
-        lost=False,
-        terminating=False,
-    )
 
 
 def _index_of(pod: Pod) -> int:

@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from app.cache.cluster import Cluster
 from app.config.manifest_fields import BadField, text_at
 from app.config.mistakes import Place, written
-from app.kube.kinds import PRIORITY_CLASSES
+from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, PRIORITY_CLASSES
 from app.kube.names import is_label, is_subdomain
 from app.kube.priority_classes import PriorityClass
+from app.whatif.ephemeral import claims_of_template
 from app.whatif.other_objects import add_object
 from app.whatif.pod_templates import PriorityClasses, json_of
 from app.whatif.scaling import Rescaling, WorkloadPods
@@ -276,8 +277,12 @@ def _rescaling(
 
 def _build(builder: WorkloadBuilder, changes: ScaledWorkload) -> None:
     """Add all pods of a manifest to ``changes``. Raises ``BadField``."""
-    changes.added += builder.pods()
+    pods = list(builder.pods())
+    changes.added += pods
     changes.objects += builder.objects
+    template = builder.template
+    claims = claims_of_template(template.spec, (*template.place, "spec"), (it.pod for it in pods))
+    changes.objects += ((PERSISTENT_VOLUME_CLAIMS, it) for it in claims)
 
 
 def _error(manifest: WorkloadManifest, place: Place, message: str) -> TemplateError:

@@ -115,7 +115,7 @@ class WorkloadBuilder:
         self._created = created
         self._document = manifest.document
         self._uid = uid_of(manifest.kind, manifest.namespace, manifest.name)
-        self._template = self._read_template(priorities)
+        self.template = self._read_template(priorities)
 
     def _read_template(self, priorities: PriorityClasses) -> PodTemplate:
         manifest, place = self._manifest, self._manifest.template
@@ -147,7 +147,7 @@ class WorkloadBuilder:
             "VirtualMachineInstance": self._of_instance,
         }
         kind = self._manifest.kind
-        workload, reasons = self._manifest.title, [self._template.approximate]
+        workload, reasons = self._manifest.title, [self.template.approximate]
         if kind == "Pod":
             yield SimulatedPod(self._pod(self._manifest.name, 0, {}, None), "", reasons[0])
             return
@@ -173,8 +173,8 @@ class WorkloadBuilder:
 
     def _of_replication_controller(self) -> Iterator[Pod]:
         name = self._manifest.name
-        selector = mapping_at(self._document, ("spec", "selector")) or dict(self._template.labels)
-        if not selector.items() <= self._template.labels.items():
+        selector = mapping_at(self._document, ("spec", "selector")) or dict(self.template.labels)
+        if not selector.items() <= self.template.labels.items():
             raise BadField(("spec", "selector"), "does not match the labels of the template")
         self._add_controller(REPLICATION_CONTROLLERS, name, selector, None)
         yield from self._equal_pods(name, {}, self._reference("ReplicationController", "v1"))
@@ -250,14 +250,14 @@ class WorkloadBuilder:
         owner: Mapping[str, Any] | None,
         claims: list[Any] | None = None,
     ) -> Pod:
-        place = self._template.place
+        place = self.template.place
         if not is_subdomain(name):
             raise BadField(("metadata", "name"), f"makes the name {name} of a pod, which Kubernetes rejects")
         if self._cluster.pod(self._manifest.namespace, name) is not None:
             raise BadField(("metadata", "name"), f"a pod {name} exists in namespace {self._manifest.namespace}")
         check_labels(labels, (*place, "metadata", "labels"))
-        every = {**self._template.labels, **labels}
-        spec = spec_for(self._template, every)
+        every = {**self.template.labels, **labels}
+        spec = spec_for(self.template, every)
         if claims:
             replaced = [it["name"] for it in claims]  # a list, because a wrong name can be unhashable
             spec["volumes"] = [*claims, *(it for it in spec.get("volumes") or () if it.get("name") not in replaced)]
@@ -267,7 +267,7 @@ class WorkloadBuilder:
             "uid": self._uid_of("Pod", name),
             "resourceVersion": "1",
             "labels": every,
-            "annotations": self._template.annotations,
+            "annotations": self.template.annotations,
             "creationTimestamp": self._time(number),
             **({} if owner is None else {"ownerReferences": [owner]}),
         }

@@ -143,13 +143,6 @@ def with_claim(claim: str) -> JsonObject:
 
 
 async def test_a_claim_and_its_class_of_the_same_manifest_are_used(api: Api) -> None:
-    storage = {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": "fast"},
-        "provisioner": "csi.example.com",
-        "volumeBindingMode": "WaitForFirstConsumer",
-    }
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -158,9 +151,77 @@ async def test_a_claim_and_its_class_of_the_same_manifest_are_used(api: Api) -> 
     }
 
     without = await simulated(api, objects=[with_claim("data")], namespace="default")
-    beside = await simulated(api, objects=[claim, with_claim("data"), storage], namespace="default")
+    beside = await simulated(api, objects=[claim, with_claim("data"), storage_class()], namespace="default")
 
     assert (3, 0, []) == (without["waiting"], beside["waiting"], beside["ignored"])
+
+
+EPHEMERAL: Final = {
+    "name": "scratch",
+    "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}},
+}
+"""A generic ephemeral volume."""
+
+
+def storage_class() -> JsonObject:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "fast"},
+        "provisioner": "csi.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+def bound_claim(pod: JsonObject) -> JsonObject:
+    """The claim of the ephemeral volume of a pod that runs."""
+    metadata = pod["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
+    name = f"{metadata['name']}-scratch"
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "uid": name,
+            "ownerReferences": [owner],
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {"storageClassName": "fast", "volumeName": "pv-of-a1"},
+    }
+
+
+def volume_on(name: str) -> JsonObject:
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"pv-of-{name}"},
+        "spec": {"storageClassName": "fast", "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}},
+    }
+
+
+async def test_claims_of_ephemeral_volumes_are_made_for_new_pods(tmp_path: Path) -> None:
+    """For the pods of a manifest, of a scale-up, and for those that a drain creates again."""
+    pods = deployment()
+    pods["spec"]["template"]["spec"]["volumes"] = [EPHEMERAL]
+    runs = web(0, "a1")
+    runs["spec"]["volumes"] = [EPHEMERAL]
+    runs["metadata"]["uid"] = "web-0"
+    nodes = [it for it in OBJECTS if it["kind"] == "Node"]
+    for it in nodes:
+        it["metadata"]["labels"]["kubernetes.io/hostname"] = it["metadata"]["name"]
+    path = tmp_path / "cluster.json"
+    items = [*nodes, runs, bound_claim(runs), volume_on("a1"), storage_class()]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    async with serving(Settings(cluster=str(path)), SHIPPED, DEFAULT_WEIGHTS) as api:
+        scale = {"namespace": "default", "kind": "Deployment", "name": "web", "replicas": 2}
+        made = await simulated(api, objects=[pods])
+        scaled = await simulated(api, scale=[scale])
+        drained = (await api.get("/api/v1/drain?node=a1"))["items"][0]
+
+    assert [(3, 0), (1, 0), (1, 0)] == [(it["placed"], it["waiting"]) for it in (made, scaled, drained)]
 
 
 async def test_labels_of_a_namespace_of_the_same_manifest_are_used(api: Api) -> None:

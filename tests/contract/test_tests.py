@@ -28,7 +28,7 @@ ELSEWHERE: Final = {
         f"app/analysis/{name}.py" for name in ("change", "changes", "spread_changes")
     ],
     "tests/api/test_simulate.py": [
-        *(f"app/whatif/{name}.py" for name in ("budget", "mistakes", "pages", "reasons", "spread")),
+        *(f"app/whatif/{name}.py" for name in ("budget", "ephemeral", "mistakes", "pages", "reasons", "spread")),
         "app/whatif/models.py",
     ],
     "tests/unit/app/whatif/test_placing.py": ["app/whatif/scratch.py"],
