@@ -17,6 +17,7 @@ from app.kube.meta_v1 import ObjectKey
 from app.kube.policy_v1 import PodDisruptionBudget
 
 SEVERAL: Final = "more than one budget guards it, and the Eviction API refuses such pods: {}"
+UNREADABLE: Final = "budget {} cannot be read here, and might guard it"
 OUTDATED: Final = "budget {} is not processed yet"
 NOT_ALLOWED: Final = "budget {} needs {} healthy pods and has {}"
 
@@ -63,15 +64,23 @@ class BudgetLedger:
         """Return the budgets that select the pod, by name."""
         key = (pod.namespace, pod.labels)
         if key not in self._guarding:
-            budgets = self._cluster.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)
+            budgets = self._cluster.others.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)
             chosen = sorted((it for it in budgets if it.guards(pod.labels)), key=lambda it: it.name)
             self._guarding[key] = [self._states.setdefault(it.key, BudgetState(it)) for it in chosen]
         return self._guarding[key]
 
     def refusal(self, pod: Pod) -> str:
-        """Return why the Eviction API refuses to evict the pod now; empty if it does not refuse."""
+        """Return why the Eviction API refuses to evict the pod now; empty if it does not refuse.
+
+        If a budget of the namespace cannot be read, its pods count as refused, because the budget might select them.
+        """
         if pod.terminating or pod.finished or (pod.lifecycle is not None and pod.lifecycle.pending):
             return ""
+        unreadable = sorted(
+            name for space, name in self._cluster.unreadable.of(POD_DISRUPTION_BUDGETS) if space == pod.namespace
+        )
+        if unreadable:
+            return UNREADABLE.format(", ".join(f"{pod.namespace}/{it}" for it in unreadable))
         guarding = self.guarding(pod)
         if len(guarding) > 1:
             return SEVERAL.format(", ".join(it.name for it in guarding))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.kube.kinds import NODES, PERSISTENT_VOLUME_CLAIMS
+from app.kube.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, POD_DISRUPTION_BUDGETS
 from tests.api.village import machine, owner
 from tests.builders import JsonObject, PodFields, constraint, controller
 from tests.unit.app.whatif.drains import HOMES, becomes, budget, drain, home, node, planned, pod
@@ -113,6 +113,17 @@ class TestRoom:
 
 
 class TestBudgets:
+    def test_a_budget_that_cannot_be_read_blocks_only_the_pods_of_its_namespace(self) -> None:
+        other = pod("other", labels=WEB, namespace="other")
+        scratch = scratch_of(node("n1", "64"), node("n2", "64"), pod("web", labels=WEB), other)
+        scratch.cluster.mark_unreadable(POD_DISRUPTION_BUDGETS, ("default", "odd"), "too large")
+
+        (item,) = planned(scratch)["items"]
+
+        told = "is not evicted: budget default/odd cannot be read here, and might guard it"
+        assert {"web": told, "other": "starts on n2"} == becomes(item)
+        assert (1, 1) == (item["blocked"], item["placed"])
+
     def test_a_pod_is_not_blocked_if_only_the_time_is_over(self) -> None:
         pods = [pod(f"web-{it}", "1", labels=WEB) for it in range(2)]
         scratch = scratch_of(node("n1"), node("n2"), *pods, budget(allowed=1, healthy=3, desired=2))
