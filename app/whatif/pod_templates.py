@@ -15,7 +15,7 @@ from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, SPREAD, Pod
 from app.kube.kinds import PODS
 from app.kube.meta_v1 import LARGEST_PART
 from app.kube.priority_classes import SYSTEM_PRIORITIES, PriorityClass
-from app.kube.quantity import OverlongQuantity
+from app.kube.quantity import MalformedQuantity, OverlongQuantity, Quantity, parse_quantity
 from app.kube.selectors import InvalidSelector, decode_selector, is_label_key, is_label_value
 
 _CONTAINERS: Final = ("initContainers", "containers")
@@ -211,9 +211,15 @@ def _check_containers(spec: Mapping[str, Any]) -> None:
 def _with_requests(container: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """Return a container whose limits are also requests, if it has no requests of these resources."""
     resources = container.get("resources")
-    if not resources or not resources.get("limits"):
+    if not resources:
         return dict(container)
     limits, requests = _amounts(resources, "limits", place), _amounts(resources, "requests", place)
+    for name, request in requests.items():
+        amount, limit = _quantity(request), _quantity(limits.get(name))
+        if amount is not None and limit is not None and amount.exceeds(limit):
+            raise BadField((*place, "resources", "requests", name), f"is more than the limit, {limits[name]}")
+    if not limits:
+        return dict(container)
     return {**container, "resources": {**resources, "requests": {**limits, **requests}}}
 
 
@@ -236,7 +242,19 @@ def _amounts(resources: Mapping[str, Any], field: str, place: Place) -> dict[str
         return {}
     if not isinstance(amounts, dict):
         raise BadField((*place, "resources", field), "must be a mapping")
+    for name, amount in amounts.items():
+        quantity = _quantity(amount)
+        if quantity is not None and quantity.value() < 0:
+            raise BadField((*place, "resources", field, name), "must not be negative")
     return amounts
+
+
+def _quantity(amount: Any) -> Quantity | None:
+    """Return an amount; ``None`` if it cannot be read, which the decoder of pods reports where it matters."""
+    try:
+        return parse_quantity(str(amount).encode(errors="replace"))
+    except (MalformedQuantity, OverlongQuantity):
+        return None
 
 
 def _add_host_ports(spec: dict[str, Any]) -> None:

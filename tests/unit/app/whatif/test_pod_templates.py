@@ -156,6 +156,16 @@ T = "spec.template"
         ({"containers": [{"image": "x"}]}, f"{T}.spec.containers[0].name", "is missing"),
         ({"containers": [container(), container()]}, f"{T}.spec.containers[1].name", "is the name of another"),
         (
+            {"containers": [container(resources={"requests": {"cpu": "-1"}})]},
+            f"{T}.spec.containers[0].resources.requests.cpu",
+            "must not be negative",
+        ),
+        (
+            {"containers": [container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1500m"}})]},
+            f"{T}.spec.containers[0].resources.requests.cpu",
+            "is more than the limit, 1500m",
+        ),
+        (
             {"containers": [container(resources={"limits": 3})]},
             f"{T}.spec.containers[0].resources.limits",
             "must be a mapping",
