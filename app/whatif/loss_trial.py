@@ -36,8 +36,11 @@ DAEMON_SET: Final = "DaemonSet"
 STATIC: Final = "Node"
 """Kind of the owner of a static pod."""
 
-WAITING_OWNERS: Final = frozenset(("StatefulSet",))
-"""Kinds of owners whose controllers create no pod before the old one is gone from the API server."""
+WAITING_OWNERS: Final = frozenset(("StatefulSet", "VirtualMachineInstance"))
+"""Kinds of owners whose controllers create no pod before the old one is gone from the API server.
+
+KubeVirt does so because the virtual machine could still run on the unreachable node (kubevirt#3332, #6682).
+"""
 
 _STEP: Final = 256
 
