@@ -24,6 +24,7 @@ from app.kube.kinds import Kind, owner_kind
 from app.kube.labels import label_set
 from app.kube.meta_v1 import PartialObject
 from app.runtime.read_only import ReadOnlyWriter, read_only
+from app.server.pages import WHAT_IFS
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE, example, serving
 from tests.fakes import RecordingRecorder
@@ -100,22 +101,15 @@ async def outcomes() -> set[str]:
     return {str(getattr(it, "message", it)) for it in found}
 
 
-REQUIRED = {
-    "/api/v1/explain": {"labelSelector": "app"},
-    "/api/v1/drain": {"node": "node-a1"},
-    "/api/v1/lose": {"key": "topology.kubernetes.io/zone"},
-}
-"""Parameters of the pages that need some."""
-
-
 async def test_a_question_tells_nothing_and_writes_nothing(events: RecordingRecorder) -> None:
     async with serving(settings(), (*SHIPPED, SPEC), DEFAULT_WEIGHTS) as api:
         (await api.http.post("/api/v1/explain", json=ASKED)).raise_for_status()
         paths = (await api.get("/openapi.json"))["paths"]
-        pages = [path for path, methods in paths.items() if "get" in methods and "{" not in path]
-        assert {"/metrics", "/readyz", "/api/v1/status"} <= set(pages)
+        read = {path for path, methods in paths.items() if "get" in methods and "{" not in path}
+        pages = sorted(read - WHAT_IFS)  # what-ifs have plugins of their own, in a child process
+        assert {"/metrics", "/readyz", "/api/v1/status"} <= read
         for path in pages:
-            query = REQUIRED.get(path, {})
+            query = {"labelSelector": "app"} if path == "/api/v1/explain" else {}
             (await api.http.get(path, params=query)).raise_for_status()
 
         assert {"RequiredObjects", "PreFilter", "Filter", "Explain", "Figures"} == {

@@ -76,9 +76,8 @@ def test_the_policy_of_a_home_decides(
     assert 1 == outcomes["tainted"]["notEnded"]
     assert {**dict.fromkeys(VARIANTS, after_grace), "tainted": 0} == {it: outcomes[it]["afterGrace"] for it in VARIANTS}
     change_of = {it: outcomes[it]["change"] for it in VARIANTS}
-    assert {**dict.fromkeys(VARIANTS, helps), "tainted": None} == {
-        name: it and it.value for name, it in change_of.items()
-    }
+    helping = {name: it and it.value for name, it in change_of.items()}
+    assert {**dict.fromkeys(VARIANTS, helps), "tainted": None} == helping
 
 
 @pytest.mark.parametrize("kind", ["StatefulSet", "VirtualMachineInstance"])
