@@ -80,6 +80,12 @@ export function counted(number, one, many = `${one}s`) {
   return `${number < 1000 ? number : number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }
 
+/** Return the first names of a list as text, and the number of the others. */
+export function some(names, most = 5) {
+  const more = names.length - most;
+  return names.slice(0, most).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
 /** Return an age as kubectl writes it, from a time in RFC 3339. */
 export function since(time, now = Date.now()) {
   const seconds = Math.max(0, Math.round((now - Date.parse(time)) / 1000));

@@ -1,7 +1,7 @@
 // The page of a workload: its pods in each domain, where the next one goes, and what a scale-down removes.
 
 import { isReport, path, read } from "./api.js";
-import { badge, bar, counted, details, h, link, section, since, table } from "./dom.js";
+import { badge, bar, counted, details, h, link, section, since, some, table } from "./dom.js";
 import { mapOf } from "./map.js";
 import { NODES } from "./start.js";
 
@@ -33,7 +33,7 @@ function constraint(it) {
   const rows = it.domains.map((domain) => [
     domain.name,
     String(domain.nodes),
-    h("span", { class: "counted" }, bar(domain.pods, most, domain.takes ? "" : "bad"), String(domain.pods)),
+    h("span", { class: "counted" }, bar(domain.pods, most, domain.takes || !isHard ? "" : "bad"), String(domain.pods)),
     domain.takes
       ? badge("good", isHard ? "takes the next pod" : "preferred")
       : badge(isHard ? "bad" : "plain", isHard ? "too many" : "not preferred"),
@@ -46,9 +46,7 @@ function constraint(it) {
       null,
       badge(it.above ? (isHard ? "bad" : "warn") : "good", `skew ${it.skew}, allowed ${it.maxSkew}`),
       ` The domain with the most pods ${words} at most ${it.maxSkew} above the one with the fewest (${it.minimum}). `,
-      next.length > 0
-        ? `The next pod ${isHard ? "can go" : "goes rather"} to ${next.slice(0, 5).join(", ")}${next.length > 5 ? ", …" : ""}.`
-        : "No domain takes the next pod.",
+      next.length > 0 ? `The next pod ${isHard ? "can go" : "goes rather"} to ${some(next)}.` : "No domain takes the next pod.",
     ),
     table(`Pods by ${it.topologyKey} (${it.whenUnsatisfiable})`, ["Domain", "Nodes#", "Pods", "Next pod"], rows),
     it.domainCount > it.domains.length && h("p", null, `${it.domainCount - it.domains.length} more domains are not shown.`),

@@ -54,8 +54,9 @@ function explained() {
 
 function outcome(of) {
   if (of === null) return badge("plain", "not computed");
-  if (of.notReached > 0) return badge("plain", `${of.waiting}, and ${of.notReached} not computed`);
-  return badge(of.waiting > 0 ? "bad" : "good", `${of.waiting}`);
+  const more = of.notEnded > 0 ? ` and ${of.notEnded} Terminating` : "";
+  if (of.notReached > 0) return badge("plain", `${of.waiting}${more}, and ${of.notReached} not computed`);
+  return badge(of.waiting + of.notEnded > 0 ? "bad" : "good", `${of.waiting}${more}`);
 }
 
 function summary(it) {
@@ -97,7 +98,8 @@ function workloads(it) {
 }
 
 function change(of) {
-  if (of.waiting === 0) return null;
+  if (of.waiting === 0)
+    return of.notEnded > 0 && h("p", { class: "hint" }, "No new pod is made until the node is deleted or gets the out-of-service taint.");
   const why = of.reasons.map((it) => `${it.plugin}: ${it.reasons.join(", ")}`).join("; ");
   return h(
     "p",
