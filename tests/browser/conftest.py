@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
@@ -59,11 +60,21 @@ class Watched:
         return self.page
 
 
+@contextmanager
+def opened(browser: Browser, **options: Any) -> Iterator[Watched]:
+    """A page in a context with these options. Requests that a test answers itself are finished before it is closed."""
+    context = browser.new_context(**options)
+    made = Watched(context)
+    try:
+        yield made
+    finally:
+        made.page.unroute_all(behavior="wait")
+        context.close()
+
+
 @pytest.fixture
 def watched(browser: Browser) -> Iterator[Watched]:
     """A page of normal size. At the end it has complained about nothing: no error, no warning, no report of the CSP."""
-    context = browser.new_context(viewport=NORMAL)
-    made = Watched(context)
-    yield made
-    context.close()
+    with opened(browser, viewport=NORMAL) as made:
+        yield made
     assert [] == made.complaints

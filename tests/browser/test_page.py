@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]  # it has no types
 from playwright.sync_api import Browser, Route
@@ -17,7 +18,7 @@ from playwright.sync_api import Browser, Route
 from app.commands import report
 from app.commands.service import Server
 from tests.browser.clusters import LONGEST, MARKUP, hostile
-from tests.browser.conftest import NORMAL, PHONE, Watched
+from tests.browser.conftest import NORMAL, PHONE, Watched, opened
 from tests.served import served
 
 ZONE: Final = quote("topology.kubernetes.io/zone", safe="")
@@ -45,33 +46,26 @@ def test_a_deep_link_opens_its_page(watched: Watched, sample: str, route: str) -
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("route", ROUTES)
 def test_there_are_no_barriers(browser: Browser, sample: str, route: str, scheme: Any) -> None:
-    context = browser.new_context(viewport=NORMAL, color_scheme=scheme)
-    page = Watched(context).open(sample, route)
+    with opened(browser, viewport=NORMAL, color_scheme=scheme) as watched:
+        results = Axe().run(watched.open(sample, route))
 
-    results = Axe().run(page)
-
-    context.close()
     assert [] == [(it["id"], [node["html"] for node in it["nodes"]]) for it in results.response["violations"]]
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_phone_needs_no_sideways_scrolling(browser: Browser, sample: str, route: str) -> None:
-    context = browser.new_context(viewport=PHONE)
-    page = Watched(context).open(sample, route)
+    with opened(browser, viewport=PHONE) as watched:
+        width = watched.open(sample, route).evaluate("document.documentElement.scrollWidth")
 
-    width = page.evaluate("document.documentElement.scrollWidth")
-
-    context.close()
     assert width <= PHONE["width"]
 
 
 def test_dark_is_dark(browser: Browser, sample: str) -> None:
     colours = []
     for scheme in ("light", "dark"):
-        context = browser.new_context(color_scheme=scheme)
-        page = Watched(context).open(sample, "/")
-        colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-        context.close()
+        with opened(browser, color_scheme=scheme) as watched:
+            page = watched.open(sample, "/")
+            colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
     assert ["rgb(255, 255, 255)", "rgb(20, 23, 28)"] == colours
 
@@ -132,22 +126,20 @@ def test_a_poll_keeps_open_details_and_the_focus(watched: Watched, sample: str) 
 
 
 def test_an_api_that_answers_503_is_shown(browser: Browser, sample: str) -> None:
-    context = browser.new_context()
-    watched = Watched(context)
     failure = {"kind": "Status", "message": "homeport: the snapshot is incomplete"}
-    watched.page.route("**/api/v1/**", lambda route: route.fulfill(status=503, json=failure))
+    with opened(browser) as watched:
+        watched.page.route("**/api/v1/**", lambda route: route.fulfill(status=503, json=failure))
 
-    page = watched.open(sample, "/")
+        page = watched.open(sample, "/")
 
-    assert "homeport: the snapshot is incomplete" == page.get_by_role("alert").inner_text()
-    assert "the snapshot is incomplete" in page.get_by_role("status").inner_text()
-    context.close()
+        assert "homeport: the snapshot is incomplete" == page.get_by_role("alert").inner_text()
+        assert "the snapshot is incomplete" in page.get_by_role("status").inner_text()
 
 
 def test_a_stale_snapshot_is_said(watched: Watched, sample: str) -> None:
     def stale(route: Route) -> None:
-        answer = route.fetch()
-        route.fulfill(json={**answer.json(), "problem": "the last message of the watch is 95 s old"})
+        answer = httpx.get(route.request.url, trust_env=False).json()
+        route.fulfill(json={**answer, "problem": "the last message of the watch is 95 s old"})
 
     watched.page.route("**/api/v1/status", stale)
 
@@ -161,7 +153,8 @@ def test_the_page_works_behind_a_prefix(watched: Watched, sample: str) -> None:
     prefix = "/api/v1/namespaces/homeport/services/http:homeport-operator:http/proxy"
 
     def proxied(route: Route) -> None:
-        route.fulfill(response=route.fetch(url=route.request.url.replace(prefix, "")))
+        answer = httpx.get(route.request.url.replace(prefix, ""), trust_env=False)
+        route.fulfill(status=answer.status_code, headers=dict(answer.headers), body=answer.content)
 
     watched.page.route(f"**{prefix}/**", proxied)
 
@@ -179,9 +172,7 @@ def _serving(folder: Path, cluster: dict[str, Any]) -> Iterator[str]:
 
 
 def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
-    context = browser.new_context(viewport=PHONE)
-    watched = Watched(context)
-    with _serving(tmp_path, hostile()) as url:
+    with _serving(tmp_path, hostile()) as url, opened(browser, viewport=PHONE) as watched:
         for route in ("/", f"/node/{LONGEST}", f"/pod/default/{LONGEST}", "/pod/default/waits", f"/zones/{ZONE}"):
             page = watched.open(url, route)
 
@@ -191,7 +182,6 @@ def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:
             )
         assert MARKUP in watched.open(url, "/").locator("main").inner_text()
     assert [] == watched.complaints
-    context.close()
 
 
 def test_a_route_that_does_not_exist_says_so(watched: Watched, sample: str) -> None:
@@ -201,12 +191,10 @@ def test_a_route_that_does_not_exist_says_so(watched: Watched, sample: str) -> N
 
 
 def test_a_missing_pod_is_said_with_near_names(browser: Browser, sample: str) -> None:
-    context = browser.new_context()
+    with opened(browser) as watched:
+        page = watched.open(sample, "/pod/shop/web-urgen")
 
-    page = Watched(context).open(sample, "/pod/shop/web-urgen")
-
-    assert "web-urgent" in page.get_by_role("alert").inner_text()
-    context.close()
+        assert "web-urgent" in page.get_by_role("alert").inner_text()
 
 
 def test_five_thousand_nodes_can_be_seen(watched: Watched, large: str) -> None:
