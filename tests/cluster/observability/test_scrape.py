@@ -195,7 +195,7 @@ def test_the_picture_is_that_of_the_sample_cluster(prometheus: Prometheus) -> No
     )
 
     assert {"": 12.0} == nodes
-    assert homes == {"at_home": 2, "elsewhere": 0, "waiting": 1, "idle": 0, "node_gone": 0, "unrecorded": 0}
+    assert homes == {"at_home": 2, "elsewhere": 0, "waiting": 2, "idle": 0, "node_gone": 0, "unrecorded": 0}
 
 
 def test_labels_are_those_of_the_target(prometheus: Prometheus) -> None:
