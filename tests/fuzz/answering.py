@@ -128,7 +128,8 @@ def _leaks(answer: Answer) -> list[str]:
 def _page(ask: Ask, answer: Answer) -> Iterator[str]:
     """A page or a body of the operator; errors below /api/v1 are a Status. A plugin may fail on nonsense."""
     status = answer.status
-    if status == 503 and ONE_AT_A_TIME.encode() in answer.body:
+    is_bare = ask.method == "HEAD" and ask.path.partition("?")[0] in WHAT_IFS  # its answer has no text
+    if status == 503 and (is_bare or ONE_AT_A_TIME.encode() in answer.body):
         return  # requests of a case are sent side by side
     if status == 500 and ask.path.startswith(("/api/v1/cycle", "/api/v1/explain", *WHAT_IFS)):
         if not _NAMES_A_PLUGIN.search(answer.body):
