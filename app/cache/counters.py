@@ -285,7 +285,8 @@ class Counters:
         """Return the eligibilities that read a changed label or changed taints; all if the node is new or deleted."""
         if old is None or new is None:
             return self._eligibilities.values()
-        touched = dict(self._by_taints) if old.taints != new.taints else {}
+        is_closed_otherwise = old.taints != new.taints or old.unschedulable != new.unschedulable
+        touched = dict(self._by_taints) if is_closed_otherwise else {}
         if old.labels is not new.labels:
             changed = {key for key, _ in old.labels.items() ^ new.labels.items()}
             for key in changed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 from typing import Final
 
 from app.cache.bounded import COUNT_BYTES, ENTRY_BYTES
@@ -112,6 +112,16 @@ class Domains:
         if len(self.counts) < len(self.topology.sizes):
             return 0
         return min(self.by_count, default=0)
+
+    def extremes(self, deltas: Mapping[str, int], among: Set[str] | None = None) -> tuple[int, int]:
+        values = self.topology.sizes.keys() if among is None else among
+        counts, changed = self.counts, [value for value in deltas if value in values]
+        ends = [counts.get(value, 0) + deltas[value] for value in changed]
+        others = values - set(changed) if changed else values
+        ends += [count for count, bucket in self.by_count.items() if not others.isdisjoint(bucket)]
+        if not others <= counts.keys():
+            ends.append(0)
+        return min(ends, default=0), max(ends, default=0)
 
     def skew(self) -> int:
         """Return the difference between the largest and the smallest number of pods in a domain."""

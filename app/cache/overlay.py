@@ -7,7 +7,7 @@ result from the cached one; it returns other results unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, KeysView, Mapping, Sequence, Set
 from typing import Final, TypeVar
 
 from app.cache.claims import claim_keys
@@ -88,6 +88,9 @@ class OverlaidDomains:
         if self._minimum is None:
             self._minimum = self._cached.minimum(self._deltas)
         return self._minimum
+
+    def extremes(self, deltas: Mapping[str, int], among: Set[str] | None = None) -> tuple[int, int]:
+        return self._cached.extremes(_sum(self._deltas, deltas), among)
 
     def size(self) -> int:
         return self._cached.size()

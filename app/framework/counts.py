@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Final, NoReturn, Protocol
 
@@ -13,18 +13,19 @@ from app.kube.extras import Extra, NotDecoded
 from app.kube.node_affinity import RequiredNodeAffinity
 from app.kube.pod_affinity import Newcomer, Peers
 from app.kube.selectors import Selector
-from app.kube.taints import Tolerance, Toleration
+from app.kube.taints import UNSCHEDULABLE, Tolerance, Toleration
 
 
 class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
     """Conditions that a node must meet to be counted, in addition to having the required label keys.
 
     ``affinity`` is ``None`` if ``nodeAffinityPolicy`` is ``Ignore``, and ``tolerations`` is ``None`` if
-    ``nodeTaintsPolicy`` is ``Ignore``.
+    ``nodeTaintsPolicy`` is ``Ignore``. ``uncordoned``: true to leave out cordoned nodes.
     """
 
     affinity: RequiredNodeAffinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
+    uncordoned: bool = False
 
     def admits(self, node: Node) -> bool:
         """Return True if the node is counted. For many nodes, ``compiled`` is faster."""
@@ -40,7 +41,12 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
                 return False
             return tolerance is None or not node.taints or tolerance.tolerates_all(node.taints)
 
-        return admits
+        return (lambda node: not node.unschedulable and admits(node)) if self.uncordoned else admits
+
+    def without_closed_nodes(self, spec: PodSpec) -> Inclusion:
+        """Return this inclusion without the nodes that are cordoned, or have a taint that the pod does not tolerate."""
+        tolerates_cordon = Tolerance(spec.tolerations).tolerates(UNSCHEDULABLE)
+        return Inclusion(self.affinity, _distinct(spec.tolerations), uncordoned=not tolerates_cordon)
 
 
 ALL_NODES: Final = Inclusion()
@@ -55,8 +61,12 @@ def inclusion_of(spec: PodSpec, *, honours_affinity: bool, honours_taints: bool)
     restricts = bool(affinity.node_selector) or affinity.terms is not None
     return Inclusion(
         affinity=affinity if honours_affinity and restricts else None,
-        tolerations=tuple(sorted(set(spec.tolerations))) if honours_taints else None,
+        tolerations=_distinct(spec.tolerations) if honours_taints else None,
     )
+
+
+def _distinct(tolerations: Iterable[Toleration]) -> tuple[Toleration, ...]:
+    return tuple(sorted(set(tolerations)))
 
 
 class Unprepared(Exception):  # a request to run steps first, not an error
@@ -97,6 +107,13 @@ class DomainCounts(Protocol):
     def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
         """Return the smallest count of any domain; 0 if there are no domains. ``deltas``: added to the counts, by
         domain.
+        """
+        ...
+
+    def extremes(self, deltas: Mapping[str, int], among: Set[str] | None = None) -> tuple[int, int]:
+        """Return the smallest and the largest count of the domains ``among``, or of all; (0, 0) if there are none.
+
+        ``deltas``: added to the counts, by domain.
         """
         ...
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from msgspec.structs import replace
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from app.framework.spec import PluginArgs
-from app.kube.core_v1 import SCHEDULE_ANYWAY, TopologySpreadConstraint
+from app.kube.core_v1 import HONOR, SCHEDULE_ANYWAY, TopologySpreadConstraint
 from app.kube.selectors import is_label_key
 
 NAME: Final = "PodTopologySpread"
@@ -22,26 +23,33 @@ SYSTEM_DEFAULTS: Final = (
 """Default constraints with ``defaultingType: System``."""
 
 
+MOST_MATCH_LABEL_KEYS: Final = 8
+"""Maximum number of default ``matchLabelKeys``."""
+
+
+def _label_key(value: str) -> str:
+    if not is_label_key(value):
+        raise ValueError("not a valid label name")
+    return value
+
+
+LabelKey: TypeAlias = Annotated[str, AfterValidator(_label_key)]
+Policy: TypeAlias = Literal["Honor", "Ignore"]
+
+
 class DefaultConstraint(BaseModel):
     """Constraint for pods without constraints of their own. Its selector is derived for each pod."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
     max_skew: Annotated[int, Field(gt=0)]
-    topology_key: Annotated[str, Field(min_length=1)]
+    topology_key: Annotated[LabelKey, Field(min_length=1)]
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
     label_selector: None = None
     min_domains: int | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: list[str] = []
-
-    @field_validator("topology_key")
-    @classmethod
-    def _is_label_key(cls, value: str) -> str:
-        if not is_label_key(value):
-            raise ValueError("not a valid label name")
-        return value
 
     @field_validator("label_selector", mode="before")
     @classmethod
@@ -60,15 +68,74 @@ class DefaultConstraint(BaseModel):
         )
 
 
+class MissingFields(BaseModel):
+    """Values of fields that a pod's constraint leaves out.
+
+    ``matchLabelKeys``: only for constraints with a selector, without the keys that the selector uses itself.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    node_affinity_policy: Policy | None = None
+    node_taints_policy: Policy | None = None
+    match_label_keys: Annotated[tuple[LabelKey, ...], Field(max_length=MOST_MATCH_LABEL_KEYS)] = ()
+
+    @field_validator("match_label_keys")
+    @classmethod
+    def _are_distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("a key is given twice")
+        return value
+
+    def filled(self, constraint: TopologySpreadConstraint) -> tuple[TopologySpreadConstraint, tuple[str, ...]]:
+        """Return the constraint with the missing fields, and a text for each of them."""
+        values: dict[str, Any] = {}
+        if self.node_affinity_policy and constraint.node_affinity_policy is None:
+            values["node_affinity_policy"] = self.node_affinity_policy
+        if self.node_taints_policy and constraint.node_taints_policy is None:
+            values["node_taints_policy"] = self.node_taints_policy
+        if constraint.selector is not None and not constraint.match_label_keys:
+            selected = {it.key for it in constraint.selector.requirements}
+            values["match_label_keys"] = tuple(it for it in self.match_label_keys if it not in selected)
+        values = {field: value for field, value in values.items() if value}
+        if not values:
+            return constraint, ()
+        shown = {field: value if isinstance(value, str) else ", ".join(value) for field, value in values.items()}
+        return replace(constraint, **values), tuple(f"{to_camel(it)} {text} by profile" for it, text in shown.items())
+
+
+class Beyond(BaseModel):
+    """Rules that kube-scheduler does not have; see ADR 59. Without them, the rules are exactly kube-scheduler's.
+
+    ``defaults``: fields of constraints that do not say. ``untoleratedDomains``: ``Ignore`` takes the minimum over the
+    domains that have a node without a cordon and without taints that the pod does not tolerate. ``onViolation``:
+    ``AllowNotWorse`` also lets a pod onto nodes where it does not raise the skew of a violated constraint.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+    defaults: MissingFields | None = None
+    untolerated_domains: Literal["Count", "Ignore"] = "Count"
+    on_violation: Literal["Reject", "AllowNotWorse"] = "Reject"
+
+    @property
+    def reads_tolerations(self) -> bool:
+        """True if verdicts depend on a pod's tolerations whatever its constraints say."""
+        honours_taints = self.defaults is not None and self.defaults.node_taints_policy == HONOR
+        return honours_taints or self.untolerated_domains == "Ignore"
+
+
 class PodTopologySpreadArgs(PluginArgs):
     """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
     ``defaultingType: System`` prefers to spread the pods of a Service or controller over hosts and zones.
-    ``defaultingType: List`` uses ``defaultConstraints`` instead, which can be empty.
+    ``defaultingType: List`` uses ``defaultConstraints`` instead, which can be empty. ``beyond`` has rules that
+    kube-scheduler does not have.
     """
 
     default_constraints: tuple[DefaultConstraint, ...] = Field(default=(), alias="defaultConstraints")
     defaulting_type: Literal["System", "List"] = Field(default="System", alias="defaultingType")
+    beyond: Beyond | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -87,5 +154,10 @@ class PodTopologySpreadArgs(PluginArgs):
         return self.defaulting_type == "System"
 
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
-        """Return the default constraints of the configured ``defaultingType``."""
-        return SYSTEM_DEFAULTS if self.system_defaulted else tuple(it.slim() for it in self.default_constraints)
+        """Return the default constraints of the ``defaultingType``, with the fields of ``beyond.defaults``."""
+        own = SYSTEM_DEFAULTS if self.system_defaulted else tuple(it.slim() for it in self.default_constraints)
+        return own if self.missing is None else tuple(self.missing.filled(it)[0] for it in own)
+
+    @property
+    def missing(self) -> MissingFields | None:
+        return None if self.beyond is None else self.beyond.defaults

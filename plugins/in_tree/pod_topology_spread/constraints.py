@@ -17,6 +17,7 @@ from app.kube.core_v1 import (
 )
 from app.kube.node_affinity import AFFINITY
 from app.kube.selectors import EVERYTHING, NOTHING, Selector
+from plugins.in_tree.pod_topology_spread.args import MissingFields
 
 
 class InvalidConstraint(ValueError):
@@ -29,7 +30,7 @@ class Constraint(Struct, frozen=True):
     ``selector`` decides whether the incoming pod, or a pod of a dry run, matches. ``counted`` selects the pods on nodes
     that are counted. ``selector`` and ``counted`` differ only for an empty selector, which matches every pod but counts
     none (kubernetes#141339, in all releases up to 1.36.3). A null selector matches and counts no pods. ``inclusion``:
-    conditions for counting the pods of a node.
+    conditions for counting the pods of a node. ``by_profile``: fields that the profile filled in, as texts for people.
     """
 
     max_skew: int
@@ -38,15 +39,25 @@ class Constraint(Struct, frozen=True):
     counted: Selector
     min_domains: int
     inclusion: Inclusion
+    by_profile: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return self.selector.matches(labels)
 
+    def terms(self) -> tuple[str, ...]:
+        """Return the parameters as texts, for people."""
+        domains = (f"minDomains {self.min_domains}",) if self.min_domains > 1 else ()
+        return (f"maxSkew {self.max_skew}", *domains, *self.by_profile)
 
-def own_constraints(pod: Pod, when: str) -> tuple[Constraint, ...]:
-    """Return the pod's own constraints of one kind, hard or soft (``when``). Raises ``InvalidConstraint``."""
+
+def own_constraints(pod: Pod, when: str, missing: MissingFields | None = None) -> tuple[Constraint, ...]:
+    """Return the pod's own constraints of one kind, hard or soft (``when``). Raises ``InvalidConstraint``.
+
+    ``missing``: the profile's values of fields that the constraints leave out.
+    """
     inclusions = _Inclusions(pod)
-    return tuple(_evaluated(it, inclusions, _selector_of(it, pod.labels)) for it in pod.spec.spread if _is(it, when))
+    completed = [(it, ()) if missing is None else missing.filled(it) for it in pod.spec.spread if _is(it, when)]
+    return tuple(_evaluated(it, inclusions, _selector_of(it, pod.labels), by_profile) for it, by_profile in completed)
 
 
 def default_constraints(
@@ -54,7 +65,7 @@ def default_constraints(
 ) -> tuple[Constraint, ...]:
     """Return the default constraints of one kind, hard or soft (``when``), with the selector derived for the pod."""
     inclusions = _Inclusions(pod)
-    return tuple(_evaluated(it, inclusions, selector) for it in defaults if _is(it, when))
+    return tuple(_evaluated(it, inclusions, selector, ()) for it in defaults if _is(it, when))
 
 
 def unread_part(pod: Pod, constraints: Iterable[TopologySpreadConstraint]) -> str:
@@ -78,7 +89,9 @@ def _is(constraint: TopologySpreadConstraint, when: str) -> bool:
     return constraint.when_unsatisfiable == when
 
 
-def _evaluated(constraint: TopologySpreadConstraint, inclusions: _Inclusions, selector: Selector) -> Constraint:
+def _evaluated(
+    constraint: TopologySpreadConstraint, inclusions: _Inclusions, selector: Selector, by_profile: tuple[str, ...]
+) -> Constraint:
     return Constraint(
         max_skew=constraint.max_skew,
         topology_key=constraint.topology_key,
@@ -86,6 +99,7 @@ def _evaluated(constraint: TopologySpreadConstraint, inclusions: _Inclusions, se
         counted=NOTHING if selector == EVERYTHING else selector,
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
         inclusion=inclusions.of(constraint),
+        by_profile=by_profile,
     )
 
 

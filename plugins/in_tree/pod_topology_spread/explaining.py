@@ -11,7 +11,7 @@ from app.framework.counts import Counts, DomainCounts
 from app.framework.explanation import DomainLimit, Explanation, Table
 from app.kube.core_v1 import Pod
 from plugins.in_tree.pod_topology_spread.constraints import Constraint
-from plugins.in_tree.pod_topology_spread.filtering import HardConstraint, hard_state
+from plugins.in_tree.pod_topology_spread.filtering import HardConstraint, HardState
 
 HARD_COLUMNS: Final = ("domain", "eligible nodes", "pods", "minimum", "skew", "allowed")
 SOFT_COLUMNS: Final = ("domain", "eligible nodes", "pods")
@@ -29,22 +29,22 @@ _MOST_LACKING: Final = 5
 """Maximum number of domains that a sentence lists."""
 
 
-def explained(pod: Pod, hard: Sequence[Constraint], soft: Sequence[Constraint], counts: Counts) -> Explanation:
+def explained(pod: Pod, state: HardState, soft: Sequence[Constraint], counts: Counts) -> Explanation:
     """Return a table for each constraint, hard ones first, and a sentence for each domain with too many pods.
 
     Only the first constraints and the fullest domains are shown, to limit the size and the run time. ``limits`` of the
     result has all domains of the hard constraints that are shown.
     """
-    shown = (*hard, *soft)[:_MOST_TABLES]
-    constraints = hard_state(pod, hard, counts).constraints[:_MOST_TABLES]
+    constraints = state.constraints[:_MOST_TABLES]
+    shown_soft = soft[: _MOST_TABLES - len(constraints)]
     limits = tuple(map(_limit, constraints))
-    most = _MOST_ROWS // max(1, len(shown))
+    most = _MOST_ROWS // max(1, len(constraints) + len(shown_soft))
     tables = (
         *(_hard_table(it, limit.pods, most) for it, limit in zip(constraints, limits, strict=True)),
-        *_soft_tables(pod, soft, shown[len(constraints) :], counts, most),
+        *_soft_tables(pod, soft, shown_soft, counts, most),
     )
     sentences = [sentence for it, limit in zip(constraints, limits, strict=True) for sentence in _unblock(it, limit)]
-    left = len(hard) - len(constraints)
+    left = len(state.constraints) - len(constraints)
     if left > 0:
         sentences.append(f"{left} more hard constraints are not shown")
     return Explanation(tables, tuple(sentences), limits=limits + _soft_limits(pod, soft, counts))
@@ -56,7 +56,7 @@ def _limit(hard: HardConstraint) -> DomainLimit:
     full = frozenset(name for name, count in pods.items() if count > limit)
     return DomainLimit(
         constraint.topology_key,
-        _terms(constraint),
+        hard.terms(),
         pods,
         full,
         hard.domains.nodes_by_domain(),
@@ -75,7 +75,7 @@ def _soft_limits(pod: Pod, soft: Sequence[Constraint], counts: Counts) -> tuple[
         limits.append(
             DomainLimit(
                 key,
-                _terms(constraint),
+                constraint.terms(),
                 _counts(domains),
                 frozenset(),
                 domains.nodes_by_domain(),
@@ -85,11 +85,6 @@ def _soft_limits(pod: Pod, soft: Sequence[Constraint], counts: Counts) -> tuple[
             )
         )
     return tuple(limits)
-
-
-def _terms(constraint: Constraint) -> tuple[str, ...]:
-    domains = (f"minDomains {constraint.min_domains}",) if constraint.min_domains > 1 else ()
-    return (f"maxSkew {constraint.max_skew}", *domains)
 
 
 def _counts(domains: DomainCounts) -> dict[str, int]:
@@ -106,15 +101,15 @@ def _shown_domains(pods: Mapping[str, int], most: int) -> tuple[Sequence[str], s
 
 
 def _hard_table(hard: HardConstraint, counts: Mapping[str, int], most: int) -> Table:
-    constraint, minimum = hard.constraint, hard.minimum({})
+    constraint, minimum, limit = hard.constraint, hard.minimum({}), hard.limit({})
     rows = []
     domains, rest = _shown_domains(counts, most)
     by_domain = hard.domains.nodes_by_domain()
     for domain in domains:
         nodes, pods = by_domain[domain], counts[domain]
         skew = pods + hard.self_match - minimum
-        rows.append((domain, nodes, pods, minimum, skew, skew <= constraint.max_skew))
-    title = ", ".join((f"DoNotSchedule over {constraint.topology_key}", *_terms(constraint)))
+        rows.append((domain, nodes, pods, minimum, skew, pods <= limit))
+    title = ", ".join((f"DoNotSchedule over {constraint.topology_key}", *hard.terms()))
     return Table(title + rest, HARD_COLUMNS, tuple(rows))
 
 
@@ -129,11 +124,8 @@ def _soft_tables(
         by_domain, pods = domains.nodes_by_domain(), _counts(domains)
         names, rest = _shown_domains(pods, most)
         rows = ((name, by_domain[name], pods[name]) for name in names)
-        yield Table(
-            f"ScheduleAnyway over {constraint.topology_key}, maxSkew {constraint.max_skew}{rest}",
-            SOFT_COLUMNS,
-            tuple(rows),
-        )
+        title = ", ".join((f"ScheduleAnyway over {constraint.topology_key}", *constraint.terms()))
+        yield Table(title + rest, SOFT_COLUMNS, tuple(rows))
 
 
 def _unblock(hard: HardConstraint, domain_limit: DomainLimit) -> Iterator[str]:
@@ -141,17 +133,19 @@ def _unblock(hard: HardConstraint, domain_limit: DomainLimit) -> Iterator[str]:
 
     The sentence for a domain says how many pods must leave it, or must be added to domains with fewer pods.
     """
-    key, counts, limit = hard.constraint.topology_key, domain_limit.pods, hard.limit({})
+    key, counts = hard.constraint.topology_key, domain_limit.pods
     missing = hard.constraint.min_domains - hard.domains.size()
     if missing > 0:
         needed = "1 more domain is" if missing == 1 else f"{missing} more domains are"
         yield f"{key}: {needed} needed, until then the minimum counts as 0"
     full = [name for name in counts if name in domain_limit.full]
-    ordered = sorted(counts.values())
+    compared = {name: counts[name] for name in sorted(hard.compared())}
+    ordered = sorted(compared.values())
     for domain in full[:_MOST_SENTENCES]:
-        excess = counts[domain] - limit
+        excess = hard.excess(domain)
+        minimum = counts[domain] + hard.self_match - hard.constraint.max_skew
         fewer = f"{key}={domain} takes the pod with {excess} matching pod{'s'[: excess > 1]} fewer"
-        yield fewer if missing > 0 else f"{fewer}, or with {_filled(counts, ordered, hard.minimum({}) + excess)}"
+        yield fewer if missing > 0 else f"{fewer}, or with {_filled(compared, ordered, minimum)}"
     if len(full) > _MOST_SENTENCES:
         yield f"{key}: so do {len(full) - _MOST_SENTENCES} other domains"
 

@@ -4,10 +4,10 @@ binds in flight.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from typing import Final
+from typing import Final, TypeAlias
 
 from app.framework.counts import Counts, DomainCounts, Unprepared, all_prepared
 from app.framework.cycle_state import StateKey
@@ -78,6 +78,18 @@ class HardConstraint:
         The skew is this number + ``self_match`` - ``minimum``.
         """
         return self.constraint.max_skew + self.minimum(deltas) - self.self_match
+
+    def compared(self) -> Collection[str]:
+        """Return the names of the domains whose smallest count is the minimum."""
+        return self.domains.nodes_by_domain()
+
+    def excess(self, domain: str) -> int:
+        """Return how many pods must leave the domain so that the incoming pod fits there, with all others unchanged."""
+        return self.domains.count(domain) - self.limit({})
+
+    def terms(self) -> tuple[str, ...]:
+        """Return the parameters of the constraint as texts, for people."""
+        return self.constraint.terms()
 
     def stamp(self) -> int:
         """Return a number that changes whenever the limit or the set of domains above the limit changes."""
@@ -187,19 +199,24 @@ class HardState:
 HARD: Final[StateKey[HardState]] = StateKey("PreFilterPodTopologySpread")
 
 
-def hard_state(pod: Pod, constraints: Sequence[Constraint], counts: Counts) -> HardState:
+Counted: TypeAlias = Callable[[Counts, Pod, Constraint, frozenset[str]], HardConstraint]
+"""Function that adds the counts to a constraint of a pod. The set has the topology keys of all its constraints."""
+
+
+def hard_state(counted: Counted, counts: Counts, pod: Pod, constraints: Sequence[Constraint]) -> HardState:
     """Create the state for Filter. A node counts for a constraint only if it has the topology keys of all constraints.
 
     Raises one ``Unprepared`` for all counts that are not cached yet.
     """
     required = frozenset(it.topology_key for it in constraints)
     try:
-        return HardState([_hard(pod, it, required, counts) for it in constraints])
+        return HardState([counted(counts, pod, it, required) for it in constraints])
     except Unprepared:
-        all_prepared(partial(_hard, pod, it, required, counts) for it in constraints)
+        all_prepared(partial(counted, counts, pod, it, required) for it in constraints)
         raise
 
 
-def _hard(pod: Pod, constraint: Constraint, required: frozenset[str], counts: Counts) -> HardConstraint:
+def in_tree(counts: Counts, pod: Pod, constraint: Constraint, required: frozenset[str]) -> HardConstraint:
+    """Return the constraint with kube-scheduler's rules. Raises ``Unprepared``."""
     domains = counts.domains(pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion)
     return HardConstraint(constraint, domains, int(constraint.matches(pod.labels)), {})

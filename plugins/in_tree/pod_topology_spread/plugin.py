@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final, final
 
 from app.framework.cycle_state import CycleState, StateNotFound
@@ -15,7 +16,14 @@ from app.framework.points import ClusterFilterPlugin, PreFilterPlugin, PreScoreP
 from app.framework.score_classes import ScoreClasses
 from app.framework.spec import Needs, PluginSpec
 from app.framework.status import SKIP, SUCCESS, Status, error
-from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Pod, PodSpec
+from app.kube.core_v1 import (
+    DO_NOT_SCHEDULE,
+    SCHEDULE_ANYWAY,
+    TOLERATIONS,
+    Pod,
+    PodSpec,
+    TopologySpreadConstraint,
+)
 from app.kube.labels import LabelSet
 from app.kube.memo import MISSING, Memo
 from app.kube.selectors import EVERYTHING
@@ -29,6 +37,7 @@ from plugins.in_tree.pod_topology_spread.constraints import (
 )
 from plugins.in_tree.pod_topology_spread.explaining import explained
 from plugins.in_tree.pod_topology_spread.filtering import HARD, UNREAD, evaluate_all, hard_state
+from plugins.in_tree.pod_topology_spread.relaxed import counted_by
 from plugins.in_tree.pod_topology_spread.scoring import SOFT, SoftState, normalized, soft_state
 
 _MEMO_BYTES: Final = 32 << 20
@@ -47,7 +56,10 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._counts = handle.counts
+        self._hard_state = partial(hard_state, counted_by(args.beyond), handle.counts)
         self._defaults = args.constraints()
+        self._missing = args.missing
+        self._always_reads_tolerations = args.beyond is not None and args.beyond.reads_tolerations
         self._system_defaulted = args.system_defaulted
         self._selectors = DefaultSelectors(handle.objects)
         self._own = Memo[tuple[LabelSet, PodSpec, str], tuple[Constraint, ...]](_MEMO_BYTES)
@@ -63,7 +75,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
             return error(text), None
         if not constraints:
             return SKIP, None
-        state.write(HARD, hard_state(pod, constraints, self._counts))
+        state.write(HARD, self._hard_state(pod, constraints))
         return SUCCESS, None
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
@@ -100,7 +112,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
             return None
         if not constraints:
             return ()
-        hard = hard_state(pod, constraints, self._counts).constraints
+        hard = self._hard_state(pod, constraints).constraints
         return tuple(stamp for it in hard for stamp in (self._counts.stamp(it.constraint.topology_key), it.stamp()))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
@@ -149,7 +161,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         unread = self._unread(pod)
         if unread:
             return Explanation(unblock=(f"{unread} is longer than what is read of a pod: make it shorter",))
-        return explained(pod, hard, soft, self._counts)
+        return explained(pod, self._hard_state(pod, hard), soft, self._counts)
 
     def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
         """Return the pod's own hard or soft constraints (``when``), or the default ones if the pod has no constraints.
@@ -157,7 +169,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         The result is empty if the pod has an oversized part that the constraints depend on. Then PreFilter rejects the
         pod if it has hard constraints, and PreScore skips soft constraints. Raises ``InvalidConstraint``.
         """
-        if pod.spec.oversized and unread_part(pod, pod.spec.spread or self._defaults):
+        if pod.spec.oversized and self._unread_part(pod, pod.spec.spread or self._defaults):
             return ()
         if pod.spec.spread:
             return self._own_constraints(pod, when)
@@ -173,7 +185,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         if constraints is MISSING:
             constraints = self._own.get(key)
         if constraints is MISSING:
-            constraints = own_constraints(pod, when)
+            constraints = own_constraints(pod, when, self._missing)
             self._own.put(key, constraints, _weight(pod, constraints))
         return constraints
 
@@ -181,9 +193,12 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         """Return the name of an oversized part that hard constraints depend on; empty for nearly all pods."""
         if not pod.spec.oversized:
             return ""
-        return unread_part(
-            pod, pod.spec.spread or [it for it in self._defaults if it.when_unsatisfiable == DO_NOT_SCHEDULE]
-        )
+        hard_defaults = [it for it in self._defaults if it.when_unsatisfiable == DO_NOT_SCHEDULE]
+        return self._unread_part(pod, pod.spec.spread or hard_defaults)
+
+    def _unread_part(self, pod: Pod, constraints: Sequence[TopologySpreadConstraint]) -> str:
+        reads_tolerations = self._always_reads_tolerations and constraints and TOLERATIONS in pod.spec.oversized
+        return unread_part(pod, constraints) or (TOLERATIONS if reads_tolerations else "")
 
 
 def _weight(pod: Pod, constraints: tuple[Constraint, ...]) -> int:

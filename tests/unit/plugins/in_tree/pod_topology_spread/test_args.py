@@ -42,6 +42,15 @@ def listed(*constraints: JsonObject) -> JsonObject:
             [TopologySpreadConstraint(1, ZONE, "DoNotSchedule")],
             id="matchLabelKeys are lost with the selector they would be merged into",
         ),
+        pytest.param(
+            listed(HARD, SOFT | {"nodeTaintsPolicy": "Ignore"})
+            | {"beyond": {"defaults": {"nodeTaintsPolicy": "Honor", "matchLabelKeys": ["rev"]}}},
+            [
+                TopologySpreadConstraint(1, ZONE, "DoNotSchedule", None, None, None, "Honor"),
+                TopologySpreadConstraint(1, ZONE, "ScheduleAnyway", None, None, None, "Ignore"),
+            ],
+            id="the fields that they leave out",
+        ),
     ],
 )
 def test_the_defaults_in_force(given: JsonObject, expected: list[TopologySpreadConstraint]) -> None:
@@ -74,6 +83,36 @@ def test_the_defaults_in_force(given: JsonObject, expected: list[TopologySpreadC
             ("defaultConstraints", 0, "labelSelector"),
             "constraint must not define a selector, as they deduced for each pod",
             id="a selector, even an empty one",
+        ),
+        pytest.param(
+            {"beyond": {"untoleratedDomains": "ignore"}},
+            ("beyond", "untoleratedDomains"),
+            "Input should be 'Count' or 'Ignore'",
+            id="an option in another case",
+        ),
+        pytest.param(
+            {"beyond": {"defaults": {"maxSkew": 2}}},
+            ("beyond", "defaults", "maxSkew"),
+            "Extra inputs are not permitted",
+            id="a default of another field",
+        ),
+        pytest.param(
+            {"beyond": {"defaults": {"matchLabelKeys": ["a b"]}}},
+            ("beyond", "defaults", "matchLabelKeys", 0),
+            "not a valid label name",
+            id="a default key no label can have",
+        ),
+        pytest.param(
+            {"beyond": {"defaults": {"matchLabelKeys": ["rev", "rev"]}}},
+            ("beyond", "defaults", "matchLabelKeys"),
+            "a key is given twice",
+            id="a default key twice",
+        ),
+        pytest.param(
+            {"beyond": {"defaults": {"matchLabelKeys": [f"k{number}" for number in range(9)]}}},
+            ("beyond", "defaults", "matchLabelKeys"),
+            "Tuple should have at most 8 items",
+            id="many default keys",
         ),
     ],
 )
