@@ -30,6 +30,7 @@ from app.cache.nodes import Nodes
 from app.config.mistakes import Mistake
 from app.config.settings import Settings, is_loopback
 from app.controllers.expiring import ExpiringVerdicts
+from app.controllers.fallbacks import SpreadFallbacks
 from app.controllers.nominations import CountedNominations
 from app.controllers.plugin_runs import runs_of
 from app.controllers.recount import RecountController
@@ -50,6 +51,7 @@ from app.kube.client import KubeClient
 from app.kube.core_v1 import Pod
 from app.kube.credentials import load
 from app.memory.expected_binds import ExpectedBinds
+from app.memory.fallbacks import FallbackTable
 from app.memory.filter_results import FilterResultCache
 from app.memory.picks import Picks
 from app.memory.recent_refusals import RecentRefusals
@@ -127,6 +129,8 @@ _LEAVE_SECONDS: Final = 12.5
 _LAST_SECONDS: Final = 2.0
 """Seconds within ``END_SECONDS`` to stop the remaining parts. Usually they stop at once."""
 
+_NEEDS_COMPLETE: Final = "fallback needs explain: complete, because it judges all rules of kube-scheduler"
+
 _NO_LONGER_LEADS: Final = "this replica no longer leads"
 """Reason with which pods that wait at Permit are rejected when this replica stops leading, because it cannot bind."""
 
@@ -199,9 +203,10 @@ class HomeportService:
             monotonic,
             extras=core_for(resolved).extras,
         )
+        self._fallbacks = FallbackTable("" if settings.explains_all else _NEEDS_COMPLETE)
         self._frameworks = self._build(resolved, registry)
         self._explain = wiring.explain_snapshot(
-            settings, resolved, self._cluster, self._feed, self._frameworks, self._nominations
+            settings, resolved, self._cluster, self._feed, self._frameworks, self._nominations, self._fallbacks
         )
 
         self._refused = RecentRefusals(self._metrics.refusals.labels)
@@ -276,10 +281,13 @@ class HomeportService:
         )
         supervisor.while_leading("sampling guard", sampling.run)
         supervisor.while_leading("second looks", second_looks.run)
-        if self._recorder is not None:
-            blocks = SpreadBlocks(acting, self._explain)
-            blocked = SpreadEvents(self._cluster, lambda: self._refused, blocks.of, self._recorder, monotonic)
+        if self._recorder is not None or self._fallbacks.is_enabled:
+            fallbacks = self._spread_fallbacks(acting)
+            blocks = SpreadBlocks(acting, self._explain, self._fallbacks).of
+            blocked = SpreadEvents(self._cluster, lambda: self._refused, blocks, self._events, fallbacks, monotonic)
             supervisor.while_leading("spread events", blocked.run)
+            if self._fallbacks.is_enabled:
+                supervisor.while_leading("spread fallbacks", fallbacks.run)
         expiring = ExpiringVerdicts(self._cluster, lambda: self._refused, second_looks, time)
         supervisor.everywhere("expiring verdicts", expiring.run)
         for name, plugin_run in runs_of(self._frameworks.values(), self._guard, self._feed.complete):
@@ -300,6 +308,20 @@ class HomeportService:
         if self._permissions is not None:
             supervisor.everywhere("permissions", self._permissions.run)
         return sampling, second_looks, skews
+
+    def _spread_fallbacks(self, context: VerbContext) -> SpreadFallbacks:
+        def profile_of(pod: Pod) -> str:
+            framework = context.framework_for(pod)
+            return "" if framework is None else framework.scheduler_name
+
+        def not_usable(pod: Pod, profile: str) -> str:
+            problem = context.problem() or self._explain.problem()
+            return problem or next(iter(self._explain.not_judged(profile, pod).values()), "")
+
+        activate = self._writes.activate
+        return SpreadFallbacks(
+            self._fallbacks, self._cluster, profile_of, not_usable, self._events, activate, monotonic
+        )
 
     def _is_sample(self, names: int) -> bool:
         """Return true if a filter request with this number of node names can be a sample of the feasible nodes.
@@ -473,7 +495,11 @@ class HomeportService:
             nodes=Nodes(self._cluster),
             terms=self._cluster.terms,
             timing=Timing(repair_interval=self._settings.repair_interval),
-            profile=ProfileContext(serves.__contains__, is_sample=self._is_sample),
+            profile=ProfileContext(
+                serves.__contains__,
+                is_sample=self._is_sample,
+                fallbacks=self._fallbacks.of(profile.scheduler_name),
+            ),
             event_recorder=ReadOnlyEvents(self._events),
             activate=ReadOnlyActivate(self._writes.activate),
             is_asked=is_read_only,

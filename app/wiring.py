@@ -24,6 +24,7 @@ from app.framework.uses import Use
 from app.homes.lists import share_memory
 from app.kube.client import REQUEST_SECONDS
 from app.kube.kinds import PRIORITY_CLASSES
+from app.memory.fallbacks import FallbackTable
 from app.replicas.authority import Authority, CertificateSpec
 from app.replicas.lease import post_seconds
 from app.rights.access_review import PermissionCheck
@@ -116,8 +117,9 @@ def explain_snapshot(
     feed: Feed,
     frameworks: Mapping[str, Framework],
     nominations: CountedNominations,
+    fallbacks: FallbackTable,
 ) -> ExplainSnapshot:
-    """Create the snapshot of explain. The parameters ``cluster`` to ``nominations`` are those that decisions use.
+    """Create the snapshot of explain. The parameters from ``cluster`` on are those that decisions use.
 
     If explain judges no further filters, it uses the snapshot and the plugins of the decisions.
     """
@@ -128,7 +130,7 @@ def explain_snapshot(
         if settings.cluster is None:
             own = Cluster(core_for(merged))
             own_feed = LiveFeed(settings.kubeconfig, own, kinds_of(merged), max_age=settings.max_feed_age, beside=True)
-        own_frameworks = frameworks_of_explain(merged, own, nominations.on(own), frameworks)
+        own_frameworks = frameworks_of_explain(merged, own, nominations.on(own), frameworks, fallbacks)
     return ExplainSnapshot(
         own,
         own_feed,
@@ -155,6 +157,7 @@ def frameworks_of_explain(
     cluster: Cluster,
     nominations: CountedNominations,
     deciding: Mapping[str, Framework],
+    fallbacks: FallbackTable,
 ) -> dict[str, Framework]:
     """Create frameworks whose plugins only answer queries. Their calls are not counted in the metrics."""
     guard = Guard(Metrics())
@@ -171,7 +174,9 @@ def frameworks_of_explain(
             waiting=waiting,
             nodes=Nodes(cluster),
             terms=cluster.terms,
-            profile=ProfileContext(serves, is_sample=lambda _names: False),
+            profile=ProfileContext(
+                serves, is_sample=lambda _names: False, fallbacks=fallbacks.of(profile.scheduler_name)
+            ),
             is_asked=lambda: True,
         )
         framework = build(

@@ -13,7 +13,7 @@ from app.cache.counters import run_prepared
 from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
-from app.framework.handle import Handle, Timing
+from app.framework.handle import Fallbacks, Handle, NoFallbacks, ProfileContext, Timing
 from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
 from app.framework.spec import PluginSpec
@@ -91,6 +91,7 @@ class World:
         profile: JsonObject | None = None,
         cluster: Cluster | None = None,
         specs: Iterable[PluginSpec[Any]] = (),
+        fallbacks: Fallbacks | None = None,
     ) -> None:
         found = Profile.model_validate(profile or {})
         resolved = resolve([found], Registry([*SHIPPED, *specs], DEFAULT_WEIGHTS))[0]
@@ -107,6 +108,7 @@ class World:
             Nodes(self.cluster),
             self.cluster.terms,
             Timing(self.clock, self.wall_clock),
+            ProfileContext(fallbacks=fallbacks or NoFallbacks()),
         )
         self.framework: Framework = build(
             resolved,

@@ -21,6 +21,7 @@ from app.framework.node_info import Candidates
 from app.framework.status import Status
 from app.kube.core_v1 import Pod
 from app.kube.names import shown
+from app.memory.fallbacks import FallbackTable, assumed_relaxed
 from app.runtime.framework import Framework
 from app.runtime.read_only import read_only
 from app.verbs.context import VerbContext, require_snapshot
@@ -51,11 +52,14 @@ _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
 class SpreadBlock(Struct, frozen=True):
     """Cause that keeps a pod waiting. ``note``: text of the Event, with numbers.
 
-    ``verdict``: constraints and reasons without numbers. While it stays equal, no further Event is written.
+    ``verdict``: constraints and reasons without numbers. While it stays equal, no further Event is written. ``alone``:
+    topology keys of constraints that alone keep the pod from some node. It is computed only if the profile has the
+    option ``fallback``, and is empty if a filter gave no verdict.
     """
 
     verdict: Hashable
     note: str
+    alone: frozenset[str] = frozenset()
 
 
 class MainReasonInDomain(Struct, frozen=True):
@@ -80,9 +84,10 @@ Reasons = Mapping[str, MainReasonInDomain]
 class SpreadBlocks:
     """Describes what keeps pods waiting. ``context``: that of the verbs. ``snapshot``: that of explain."""
 
-    def __init__(self, context: VerbContext, snapshot: ExplainSnapshot) -> None:
+    def __init__(self, context: VerbContext, snapshot: ExplainSnapshot, fallbacks: FallbackTable) -> None:
         self._context = context
         self._snapshot = snapshot
+        self._fallbacks = fallbacks
 
     async def of(self, pod: Pod) -> SpreadBlock | None:
         """Return what keeps the pod waiting; ``None`` if no constraint rejects a domain, or if a node fits.
@@ -94,7 +99,7 @@ class SpreadBlocks:
         framework = self._context.require_framework(pod)
         if SPREAD not in framework.plugins:
             return None
-        with read_only():
+        with read_only(), assumed_relaxed():
             limits = await decide_prepared(partial(self._limits, framework, pod))
             blocking = [it for it in limits if it.full or not it.pods]
             if not blocking:
@@ -122,7 +127,31 @@ class SpreadBlocks:
             (limit.key, limit.terms, frozenset(it.reason for it in by_domain.values()))
             for limit, by_domain in zip(blocking, reasons, strict=True)
         )
-        return SpreadBlock(verdict, note_of(blocking, reasons))
+        alone = await self._alone(framework, pod, blocking, dict(zip((it.key for it in limits), values, strict=True)))
+        return SpreadBlock(verdict, note_of(blocking, reasons), alone)
+
+    async def _alone(
+        self,
+        framework: Framework,
+        pod: Pod,
+        blocking: Sequence[DomainLimit],
+        values: Mapping[str, Mapping[str, str]],
+    ) -> frozenset[str]:
+        """Return the keys of the constraints without which some node takes the pod, all other constraints being hard.
+
+        ``values``: domain of each node, by topology key.
+        """
+        alone: set[str] = set()
+        for limit in blocking if self._fallbacks.after(framework.scheduler_name) is not None else ():
+            domain_of = values[limit.key]
+            names = [it for it in self._context.cluster.nodes if it not in domain_of or domain_of[it] in limit.full]
+            with assumed_relaxed((limit.key,)):
+                judgement, unknown = await self._judged(framework, pod, names)
+            if unknown:
+                return frozenset()
+            if judgement.feasible:
+                alone.add(limit.key)
+        return frozenset(alone)
 
     async def _judged(self, framework: Framework, pod: Pod, names: Sequence[str]) -> tuple[Judgement, bool]:
         """Judge some nodes with the filters of explain. Return true if some filters gave no verdict."""

@@ -18,6 +18,7 @@ from msgspec import Struct
 from app.analysis.pending import inputs_of
 from app.analysis.spread_blocks import SPREAD, SpreadBlock
 from app.cache.cluster import Cluster
+from app.controllers.fallbacks import SpreadFallbacks
 from app.framework.background import next_delay
 from app.framework.events import EventRecorder, Reference
 from app.framework.handle import Clock
@@ -87,12 +88,14 @@ class SpreadEvents:
         refused: Callable[[], RecentRefusals],
         block_of: Callable[[Pod], Awaitable[SpreadBlock | None]],
         events: EventRecorder,
+        fallbacks: SpreadFallbacks,
         clock: Clock,
     ) -> None:
         self._cluster = cluster
         self._refused = refused
         self._block_of = block_of
         self._events = events
+        self._fallbacks = fallbacks
         self._clock = clock
         self._pods: dict[str, _SpreadRefusal] = {}
 
@@ -113,7 +116,13 @@ class SpreadEvents:
         """Add the pods that spread refused lately, and forget those that it no longer keeps waiting, in short steps."""
         refused: dict[str, ObjectKey] = {}
         yield from self._refused().find(SPREAD, refused)
-        self._pods = {uid: it for uid, it in self._pods.items() if uid in refused and self._waiting(uid, it.key)}
+        known, self._pods = self._pods, {}
+        for uid, refusal in known.items():
+            pod = self._waiting(uid, refusal.key)
+            if pod is not None and (uid in refused or self._fallbacks.is_observed(pod)):
+                self._pods[uid] = refusal
+            elif pod is not None:
+                self._fallbacks.forget(uid)
         yield
         by_namespace = Counter(it.key[0] for it in self._pods.values())
         not_before = self._clock() + FIRST_SECONDS
@@ -158,10 +167,14 @@ class SpreadEvents:
             pod = self._waiting(uid, known.key)
             known.pause = next_delay(known.pause, AGAIN_SECONDS, LONGEST_AGAIN_SECONDS)
             known.not_before = now + known.pause
-            if pod is None or block is None or block.verdict == known.told:
+            if pod is None:
+                continue
+            self._fallbacks.judged(pod, frozenset() if block is None else block.alone)
+            known.not_before = self._fallbacks.next_judgement(pod, known.not_before)
+            if block is None or block.verdict == known.told:
                 continue
             if known.told is not None and now - known.told_at < REST_SECONDS:
-                known.not_before = known.told_at + REST_SECONDS
+                known.not_before = min(known.not_before, known.told_at + REST_SECONDS)
                 continue
             known.told, known.told_at = block.verdict, now
             self._events.event(Reference.to_pod(pod), None, "Normal", REASON, ACTION, block.note)

@@ -129,6 +129,31 @@ def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
     raise LookupError("there is no profile whose filters could be run")
 
 
+class Fallbacks(Protocol):
+    """Hard spread constraints that a profile judges as soft, for pods that have waited long for one of them alone."""
+
+    def enable(self, after: float) -> None:
+        """Observe the pods of the profile. ``after``: seconds that a pod waits. Raises ``ValueError`` if impossible."""
+        ...
+
+    def relaxed(self, pod: Pod) -> Collection[str]:
+        """Return the topology keys of the constraints that are soft for the pod now.
+
+        The result changes only between two evaluations, never within one.
+        """
+        ...
+
+
+class NoFallbacks:
+    """``Fallbacks`` where nothing observes pods, such as for saved clusters."""
+
+    def enable(self, after: float) -> None:
+        pass
+
+    def relaxed(self, pod: Pod) -> Collection[str]:
+        return ()
+
+
 class Timing(Struct, frozen=True):
     """Clocks and delays of a plugin, which tests can replace.
 
@@ -151,7 +176,8 @@ class ProfileContext(Struct, frozen=True):
     example ``1.36``, whose in-tree plugins and defaults the profile follows. ``dry_run`` starts a dry run for a pod
     whose state PreFilter has prepared. ``why`` runs in-tree filters on one node, including filters that the profile
     does not have. Its verdict is for messages, never for decisions. ``is_sample`` takes the number of names in a filter
-    request. It returns True if kube-scheduler might have left out nodes that its own filters pass.
+    request. It returns True if kube-scheduler might have left out nodes that its own filters pass. ``fallbacks`` has
+    the spread constraints of waiting pods that are soft now.
     """
 
     serves: Callable[[str], bool] = _any_scheduler
@@ -159,6 +185,7 @@ class ProfileContext(Struct, frozen=True):
     dry_run: Callable[[CycleState, Pod, NodeInfo], DryRun] = _no_filters
     why: Why = _unknown_verdict
     is_sample: Callable[[int], bool] = _always_a_sample
+    fallbacks: Fallbacks = NoFallbacks()
 
 
 class Handle(Struct, frozen=True):

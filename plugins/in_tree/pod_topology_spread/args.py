@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from app.framework.spec import PluginArgs
 from app.kube.core_v1 import HONOR, SCHEDULE_ANYWAY, TopologySpreadConstraint
+from app.kube.durations import Seconds
 from app.kube.selectors import is_label_key
 
 NAME: Final = "PodTopologySpread"
@@ -104,12 +105,21 @@ class MissingFields(BaseModel):
         return replace(constraint, **values), tuple(f"{to_camel(it)} {text} by profile" for it, text in shown.items())
 
 
+class Fallback(BaseModel):
+    """``after``: seconds for which a hard constraint alone must keep a pod waiting, until it is soft for the pod."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    after: Annotated[Seconds, Field(ge=10.0, le=86_400.0)]
+
+
 class Beyond(BaseModel):
     """Rules that kube-scheduler does not have; see ADR 59. Without them, the rules are exactly kube-scheduler's.
 
     ``defaults``: fields of constraints that do not say. ``untoleratedDomains``: ``Ignore`` takes the minimum over the
     domains that have a node without a cordon and without taints that the pod does not tolerate. ``onViolation``:
     ``AllowNotWorse`` also lets a pod onto nodes where it does not raise the skew of a violated constraint.
+    ``fallback``: when a hard constraint becomes soft for a pod that waits.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
@@ -117,6 +127,7 @@ class Beyond(BaseModel):
     defaults: MissingFields | None = None
     untolerated_domains: Literal["Count", "Ignore"] = "Count"
     on_violation: Literal["Reject", "AllowNotWorse"] = "Reject"
+    fallback: Fallback | None = None
 
     @property
     def reads_tolerations(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.framework.counts import Inclusion, inclusion_of
 from app.kube.core_v1 import (
@@ -43,6 +44,10 @@ class Constraint(Struct, frozen=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         return self.selector.matches(labels)
+
+    def with_note(self, note: str) -> Constraint:
+        """Return the constraint with one more text for people."""
+        return replace(self, by_profile=(*self.by_profile, note))
 
     def terms(self) -> tuple[str, ...]:
         """Return the parameters as texts, for people."""

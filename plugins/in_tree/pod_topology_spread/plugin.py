@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, final
 
+from msgspec.structs import replace
+
 from app.framework.cycle_state import CycleState, StateNotFound
 from app.framework.default_selectors import KINDS, DefaultSelectors
 from app.framework.explanation import Explanation
@@ -36,6 +38,7 @@ from plugins.in_tree.pod_topology_spread.constraints import (
     unread_part,
 )
 from plugins.in_tree.pod_topology_spread.explaining import explained
+from plugins.in_tree.pod_topology_spread.fallback import Softening
 from plugins.in_tree.pod_topology_spread.filtering import HARD, UNREAD, evaluate_all, hard_state
 from plugins.in_tree.pod_topology_spread.relaxed import counted_by
 from plugins.in_tree.pod_topology_spread.scoring import SOFT, SoftState, normalized, soft_state
@@ -59,6 +62,9 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         self._hard_state = partial(hard_state, counted_by(args.beyond), handle.counts)
         self._defaults = args.constraints()
         self._missing = args.missing
+        fallback = None if args.beyond is None else args.beyond.fallback
+        self._softening = None if fallback is None else Softening(handle.profile.fallbacks, fallback.after)
+        self._constraints = self._plain_constraints if self._softening is None else self._plain_or_softened
         self._always_reads_tolerations = args.beyond is not None and args.beyond.reads_tolerations
         self._system_defaulted = args.system_defaulted
         self._selectors = DefaultSelectors(handle.objects)
@@ -155,7 +161,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
         try:
-            hard, soft = (self._constraints(pod, when) for when in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
+            hard, soft = (self._explained(pod, when) for when in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY))
         except InvalidConstraint as invalid:
             return Explanation(unblock=(f"the pod's constraints cannot be read: {invalid}",))
         unread = self._unread(pod)
@@ -163,7 +169,23 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
             return Explanation(unblock=(f"{unread} is longer than what is read of a pod: make it shorter",))
         return explained(pod, self._hard_state(pod, hard), soft, self._counts)
 
-    def _constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
+    def _explained(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
+        """Return the constraints with the notes for people. Raises ``InvalidConstraint``."""
+        constraints = self._constraints(pod, when)
+        return constraints if self._softening is None else self._softening.noted(pod, constraints, when)
+
+    def _plain_or_softened(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
+        """Return the constraints like ``_plain_constraints``, but relaxed ones are soft."""
+        every = pod.spec.spread or self._defaults
+        softened = None if self._softening is None or pod.spec.oversized else self._softening.softened(pod, every)
+        if softened is None:
+            return self._plain_constraints(pod, when)
+        if pod.spec.spread:
+            return own_constraints(replace(pod, spec=replace(pod.spec, spread=softened)), when, self._missing)
+        selector = self._selectors.of(pod)
+        return () if selector == EVERYTHING else default_constraints(softened, pod, when, selector)
+
+    def _plain_constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
         """Return the pod's own hard or soft constraints (``when``), or the default ones if the pod has no constraints.
 
         The result is empty if the pod has an oversized part that the constraints depend on. Then PreFilter rejects the

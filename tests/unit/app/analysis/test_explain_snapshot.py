@@ -26,6 +26,7 @@ from app.kube.core_v1 import Pod
 from app.kube.extras import Extra
 from app.kube.kinds import CSI_NODES, DEVICE_CLASSES, NAMESPACES, NODES, PERSISTENT_VOLUMES, PODS, Kind
 from app.kube.meta_v1 import ObjectKey
+from app.memory.fallbacks import FallbackTable
 from app.runtime.framework import Framework
 from app.runtime.profiles import ResolvedProfile, has_point
 from app.runtime.registry import Registry, kube_scheduler_defaults
@@ -327,9 +328,9 @@ class TestMaking:
             else LiveFeed(settings.kubeconfig, cluster, (), max_age=60.0)
         )
         nominations = CountedNominations(cluster)
-        frameworks = wiring.frameworks_of_explain(found, cluster, nominations, {})
+        frameworks = wiring.frameworks_of_explain(found, cluster, nominations, {}, FallbackTable())
         return (
-            wiring.explain_snapshot(settings, found, cluster, feed, frameworks, nominations),
+            wiring.explain_snapshot(settings, found, cluster, feed, frameworks, nominations, FallbackTable()),
             cluster,
             frameworks,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import pytest
@@ -21,6 +21,7 @@ from app.config.profile import Profile
 from app.feeds.feed import FeedState
 from app.framework.explanation import DomainLimit
 from app.kube.kinds import NODES, PODS
+from app.memory.fallbacks import FallbackTable
 from app.runtime.registry import Registry
 from app.runtime.resolving import resolve
 from app.verbs.context import VerbContext
@@ -65,7 +66,8 @@ class Case:
     def __init__(
         self, *objects: JsonObject, profile: JsonObject = COMPLETE, explained: JsonObject | None = None
     ) -> None:
-        self.world = World(*objects, profile=profile)
+        self.table = FallbackTable()
+        self.world = World(*objects, profile=profile, fallbacks=self.table.of("default-scheduler"))
         self.explained = World(*objects, profile=explained) if explained is not None else self.world
         name = self.world.framework.scheduler_name
         (found,) = resolve([Profile.model_validate(profile)], Registry(SHIPPED, DEFAULT_WEIGHTS))
@@ -87,7 +89,7 @@ class Case:
             lambda: self.problem,
             cast("Any", None),
         )
-        self.blocks = SpreadBlocks(context, snapshot)
+        self.blocks = SpreadBlocks(context, snapshot, self.table)
 
     def of(self, found: JsonObject) -> SpreadBlock | None:
         for world in {id(it): it for it in (self.world, self.explained)}.values():
@@ -253,3 +255,49 @@ def test_a_note_is_short_whatever_names_and_reasons_are() -> None:
 
     assert (LONGEST_NOTE, True) == (len(note), note.endswith("…"))
     assert (True, "x" * 100 in note) == (note.isprintable(), False)
+
+
+class TestAlone:
+    """Which constraints alone keep the pod from a node, for the option ``fallback``."""
+
+    PROFILE: Final = {
+        **COMPLETE,
+        "pluginConfig": [{"name": "PodTopologySpread", "args": {"beyond": {"fallback": {"after": "10m"}}}}],
+    }
+
+    def alone(self, *spread: JsonObject, objects: Sequence[JsonObject] = (), **fields: Any) -> frozenset[str]:
+        case = Case(*(objects or zones()), profile=self.PROFILE)
+        block = case.of(pod("new", spread=list(spread), **fields))
+        return frozenset() if block is None else block.alone
+
+    def test_a_node_fits_but_for_the_constraint(self) -> None:
+        assert self.alone(constraint(app="web")) == {ZONE}
+
+    def test_no_other_node_fits_either(self) -> None:
+        full = [node("a1", "eu-1a", "3"), *zones()[1:]]
+        cordoned = [{**it, "spec": {"unschedulable": True}} if it["metadata"]["name"] == "b1" else it for it in full]
+        assert self.alone(constraint(app="web"), objects=cordoned) == frozenset()
+
+    def test_two_constraints_that_exclude_each_others_nodes(self) -> None:
+        """Each node that the other rules accept is rejected by both, so neither is alone."""
+        assert self.alone(constraint(app="web"), constraint(HOSTNAME, app="web")) == frozenset()
+
+    def test_one_of_two_constraints(self) -> None:
+        assert self.alone(constraint(app="web"), constraint(HOSTNAME, skew=9, app="web")) == {ZONE}
+
+    def test_a_filter_without_a_verdict(self) -> None:
+        """Here explain judges only the rules of the profile."""
+        profile = {**self.PROFILE, "preset": "delegated"}
+        block = Case(*zones(), profile=profile).of(pod("new", spread=[constraint(app="web")]))
+        assert block is not None
+        assert block.alone == frozenset()
+
+    def test_a_profile_without_the_option(self) -> None:
+        block = Case(*zones()).of(pod("new", spread=[constraint(app="web")]))
+        assert block is not None
+        assert block.alone == frozenset()
+
+    def test_a_node_without_the_label(self) -> None:
+        objects = [*zones(), node_object("d1", status={"allocatable": {"cpu": "9", "memory": "8Gi", "pods": "10"}})]
+        crowded = [pod(f"more-{it}-{at}", node=at) for at in ("a1", "b1") for it in range(6)]
+        assert self.alone(constraint(app="web"), objects=[*objects, *crowded]) == {ZONE}

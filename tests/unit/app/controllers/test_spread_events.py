@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from app.analysis.spread_blocks import SpreadBlock
 from app.cache.cluster import Cluster
+from app.controllers.fallbacks import SpreadFallbacks
 from app.controllers.spread_events import (
     AGAIN_SECONDS,
     FIRST_SECONDS,
@@ -27,6 +28,7 @@ from app.controllers.spread_events import (
 from app.controllers.supervisor import Supervisor
 from app.framework.status import error
 from app.kube.core_v1 import Pod
+from app.memory.fallbacks import FallbackTable
 from app.memory.recent_refusals import RecentRefusals
 from app.runtime.guard import PluginError
 from app.telemetry.metrics import Metrics
@@ -55,7 +57,21 @@ class Case:
         self.block: SpreadBlock | Exception | None = CPU
         self.judged: list[tuple[str, float]] = []
         self.meanwhile: Callable[[], object] = lambda: None
-        self.events = SpreadEvents(self.cluster, lambda: self.refused, self._block_of, self.recorder, now)
+        self.table = FallbackTable()
+        self.activated: list[str] = []
+        self.problem = ""
+        self.fallbacks = SpreadFallbacks(
+            self.table,
+            self.cluster,
+            lambda pod: pod.spec.scheduler_name,
+            lambda _pod, _profile: self.problem,
+            self.recorder,
+            lambda pods: self.activated.extend(it.name for it in pods),
+            now,
+        )
+        self.events = SpreadEvents(
+            self.cluster, lambda: self.refused, self._block_of, self.recorder, self.fallbacks, now
+        )
 
     async def _block_of(self, pod: Pod) -> SpreadBlock | None:
         self.judged.append((pod.name, now()))

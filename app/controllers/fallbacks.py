@@ -1,0 +1,117 @@
+"""Relaxes hard spread constraints that have kept pods waiting for long, as the option ``fallback`` of a profile says.
+
+The time counts from the first judgement of all rules that finds that a constraint alone keeps the pod from a node. The
+Event ``SpreadRelaxed`` says that the constraint is soft from now on, and the scheduler retries the pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final
+
+from app.cache.cluster import Cluster
+from app.framework.activation import Activate
+from app.framework.events import EventRecorder, Reference
+from app.framework.handle import Clock
+from app.kube.core_v1 import Pod
+from app.kube.durations import duration
+from app.kube.meta_v1 import ObjectKey
+from app.kube.names import shown
+from app.memory.fallbacks import FallbackTable
+
+RELAXED: Final = "SpreadRelaxed"
+UNKNOWN: Final = "FallbackUnknown"
+ACTION: Final = "Filtering"
+
+ANNOTATION: Final = "homeport.dev/fallback"
+NEVER: Final = "never"
+"""Value of the annotation with which a pod keeps all its constraints hard."""
+
+CHECK_SECONDS: Final = 1.0
+"""Seconds between two checks of the data that the rule needs."""
+
+LONGEST_PAUSE: Final = 60.0
+"""Maximum seconds between two judgements of a pod of a profile with ``fallback``."""
+
+
+class SpreadFallbacks:
+    """Writes the table of relaxed constraints while this replica leads.
+
+    ``profile_of``: returns the name of the pod's profile, or "". ``not_usable``: returns why a pod cannot be judged by
+    all rules now, or "".
+    """
+
+    def __init__(
+        self,
+        table: FallbackTable,
+        cluster: Cluster,
+        profile_of: Callable[[Pod], str],
+        not_usable: Callable[[Pod, str], str],
+        events: EventRecorder,
+        activate: Activate,
+        clock: Clock,
+    ) -> None:
+        self._table = table
+        self._cluster = cluster
+        self._profile_of = profile_of
+        self._not_usable = not_usable
+        self._events = events
+        self._activate = activate
+        self._clock = clock
+        self._told: set[str] = set()
+
+    async def run(self) -> None:
+        """Check each second that the rule can still be used, until cancelled. Then no constraint is relaxed."""
+        try:
+            while True:
+                await asyncio.sleep(CHECK_SECONDS)
+                again = self._table.refresh(self._usable)
+                self._told = {uid for uid in self._told if self._table.has(uid)}
+                self._activate([pod for key in again if (pod := self._cluster.pod(*key)) is not None])
+        finally:
+            self._table.clear()
+            self._told.clear()
+
+    def judged(self, pod: Pod, alone: Collection[str]) -> None:
+        """Record a judgement of all rules: the topology keys of the constraints that alone keep the pod from a node."""
+        profile = self._profile_of(pod)
+        after = self._table.after(profile)
+        if after is None:
+            return
+        value = pod.annotations.get(ANNOTATION)
+        if value is not None and value != NEVER and alone and pod.uid not in self._told:
+            self._told.add(pod.uid)
+            note = f"the annotation {ANNOTATION} is {shown(value)}; its only value is {NEVER}, so it is ignored"
+            self._events.event(Reference.to_pod(pod), None, "Warning", UNKNOWN, ACTION, note)
+        key = self._table.judged(pod, profile, () if value == NEVER else alone, self._clock())
+        if key:
+            cause = f"it alone kept the pod waiting for {duration(after)}"
+            note = f"{key}: the constraint is soft for this pod from now on (fallback), because {cause}"
+            self._events.event(Reference.to_pod(pod), None, "Normal", RELAXED, ACTION, note)
+            self._activate((pod,))
+
+    def is_observed(self, pod: Pod) -> bool:
+        """Return true if the pod must still be judged, although filter does not refuse it at present."""
+        return self._table.has_relaxed(pod.uid)
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that is no longer judged."""
+        self._table.forget(uid)
+
+    def next_judgement(self, pod: Pod, planned: float) -> float:
+        """Return the time of the next judgement, at the latest when a constraint becomes soft."""
+        profile = self._profile_of(pod)
+        if self._table.after(profile) is None:
+            return planned
+        end = self._table.next_end(pod, profile)
+        latest = self._clock() + LONGEST_PAUSE
+        return min(planned, latest) if end is None else min(planned, latest, end)
+
+    def _usable(self, key: ObjectKey, uid: str) -> bool | None:
+        pod = self._cluster.pod(*key)
+        if pod is None or pod.uid != uid or pod.terminating:
+            return None
+        if pod.node_name and self._cluster.assumed.get(uid) is None:
+            return None  # while the bind is in flight, it is checked again under the same rule
+        return not self._not_usable(pod, self._profile_of(pod))

@@ -1,0 +1,149 @@
+"""Waiting pods for which a hard spread constraint is judged as soft, because it alone has kept them waiting for long.
+
+A background task of the leader writes the table between evaluations, and the plugin reads it. So the relaxed
+constraints are an input of each verdict, like the pod, and the signature of the verdict covers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from msgspec import Struct
+
+from app.kube.core_v1 import Pod
+from app.kube.meta_v1 import ObjectKey
+
+_NONE: Final = frozenset[str]()
+_ASSUMED: Final[ContextVar[frozenset[str] | None]] = ContextVar("assumed fallbacks", default=None)
+
+
+@contextmanager
+def assumed_relaxed(keys: Collection[str] = ()) -> Iterator[None]:
+    """Make exactly the constraints with these topology keys soft, for calls of plugins in the current task."""
+    token = _ASSUMED.set(frozenset(keys))
+    try:
+        yield
+    finally:
+        _ASSUMED.reset(token)
+
+
+class _BlockedPod(Struct):
+    """Pod that one or more constraints alone keep from a node.
+
+    ``since``: time of the first judgement that says so, by topology key. ``is_usable``: false while the data for such a
+    judgement is missing.
+    """
+
+    key: ObjectKey
+    since: dict[str, float]
+    relaxed: frozenset[str] = _NONE
+    is_usable: bool = True
+
+
+class FallbackTable:
+    """Pods of all profiles. ``refusal``: why the service cannot judge all rules, or empty if it can."""
+
+    def __init__(self, refusal: str = "") -> None:
+        self._refusal = refusal
+        self._after: dict[str, float] = {}
+        self._pods: dict[str, _BlockedPod] = {}
+
+    def of(self, profile: str) -> ProfileFallbacks:
+        """Return the view for the plugins of one profile."""
+        return ProfileFallbacks(self, profile)
+
+    def enable(self, profile: str, after: float) -> None:
+        if self._refusal:
+            raise ValueError(self._refusal)
+        self._after[profile] = after
+
+    @property
+    def is_enabled(self) -> bool:
+        return bool(self._after)
+
+    def after(self, profile: str) -> float | None:
+        """Return the seconds that pods of a profile wait; ``None`` if the profile has no fallback."""
+        return self._after.get(profile)
+
+    def relaxed(self, uid: str) -> frozenset[str]:
+        """Return the topology keys of the pod's constraints that are soft now."""
+        assumed = _ASSUMED.get()
+        if assumed is not None:
+            return assumed
+        known = self._pods.get(uid)
+        return known.relaxed if known is not None and known.is_usable else _NONE
+
+    def has_relaxed(self, uid: str) -> bool:
+        """Return true if a constraint of the pod is relaxed, even if the rule cannot be used now."""
+        known = self._pods.get(uid)
+        return known is not None and bool(known.relaxed)
+
+    def judged(self, pod: Pod, profile: str, alone: Collection[str], now: float) -> str:
+        """Record which constraints alone keep the pod from a node. Return the key of one that becomes soft, or "".
+
+        The time of each other constraint starts anew. One constraint at a time is soft: the one that blocks longest.
+        """
+        after = self._after.get(profile)
+        if after is None or not alone:
+            self._pods.pop(pod.uid, None)
+            return ""
+        known = self._pods.setdefault(pod.uid, _BlockedPod(pod.key, {}))
+        known.since = {key: known.since.get(key, now) for key in sorted(alone)}
+        known.relaxed &= known.since.keys()
+        due = [key for key, since in known.since.items() if now - since >= after]
+        if known.relaxed or not due:
+            return ""
+        longest = min(due, key=known.since.__getitem__)
+        known.relaxed, known.is_usable = frozenset((longest,)), True
+        return longest
+
+    def next_end(self, pod: Pod, profile: str) -> float | None:
+        """Return when a constraint of the pod becomes soft if nothing changes; ``None`` if none does."""
+        known, after = self._pods.get(pod.uid), self._after.get(profile)
+        if known is None or after is None or known.relaxed:
+            return None
+        return min(known.since.values()) + after
+
+    def refresh(self, usable: Callable[[ObjectKey, str], bool | None]) -> list[ObjectKey]:
+        """Update which pods can use their rule, and return those that can again.
+
+        ``usable``: gets the key and UID of a pod; ``None``: the pod no longer waits, and is forgotten.
+        """
+        again: list[ObjectKey] = []
+        for uid, known in tuple(self._pods.items()):
+            state = usable(known.key, uid)
+            if state is None:
+                del self._pods[uid]
+                continue
+            if state and not known.is_usable and known.relaxed:
+                again.append(known.key)
+            known.is_usable = state
+        return again
+
+    def has(self, uid: str) -> bool:
+        """Return true if a constraint alone keeps the pod waiting, or has done so."""
+        return uid in self._pods
+
+    def forget(self, uid: str) -> None:
+        self._pods.pop(uid, None)
+
+    def clear(self) -> None:
+        """Forget all pods. Another leader counts anew."""
+        self._pods.clear()
+
+
+class ProfileFallbacks:
+    """View of a ``FallbackTable`` for one profile. Implements ``framework.Fallbacks``."""
+
+    def __init__(self, table: FallbackTable, profile: str) -> None:
+        self._table = table
+        self._profile = profile
+
+    def enable(self, after: float) -> None:
+        self._table.enable(self._profile, after)
+
+    def relaxed(self, pod: Pod) -> Collection[str]:
+        return self._table.relaxed(pod.uid)

@@ -1,0 +1,48 @@
+"""The option ``fallback``: hard constraints that are soft for pods that have waited long for one of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from app.framework.handle import Fallbacks
+from app.kube.core_v1 import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY, Pod, TopologySpreadConstraint
+from app.kube.durations import duration
+from plugins.in_tree.pod_topology_spread.constraints import Constraint
+
+
+class Softening:
+    """Softens constraints of waiting pods. ``after``: seconds that a pod waits.
+
+    Raises ``ValueError`` if the service cannot observe the pods.
+    """
+
+    def __init__(self, fallbacks: Fallbacks, after: float) -> None:
+        fallbacks.enable(after)
+        self.relaxed = fallbacks.relaxed
+        self._after = duration(after)
+
+    def softened(
+        self, pod: Pod, constraints: Collection[TopologySpreadConstraint]
+    ) -> tuple[TopologySpreadConstraint, ...] | None:
+        """Return the constraints with the relaxed ones being soft; ``None`` if none of them is relaxed."""
+        relaxed = self.relaxed(pod)
+        if not relaxed or not any(_is_relaxed(it, relaxed) for it in constraints):
+            return None
+        return tuple(_soft(it) if _is_relaxed(it, relaxed) else it for it in constraints)
+
+    def noted(self, pod: Pod, constraints: Collection[Constraint], when: str) -> tuple[Constraint, ...]:
+        """Return evaluated constraints of one kind with notes for people."""
+        if when == DO_NOT_SCHEDULE:
+            return tuple(it.with_note(f"fallback after {self._after}") for it in constraints)
+        relaxed, note = self.relaxed(pod), f"soft by fallback after {self._after}"
+        return tuple(it.with_note(note) if it.topology_key in relaxed else it for it in constraints)
+
+
+def _is_relaxed(constraint: TopologySpreadConstraint, keys: Collection[str]) -> bool:
+    return constraint.is_hard and constraint.topology_key in keys
+
+
+def _soft(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:
+    return replace(constraint, when_unsatisfiable=SCHEDULE_ANYWAY, min_domains=None)
