@@ -13,7 +13,15 @@ from app.cache.counters import run_prepared
 from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
-from app.framework.handle import Fallbacks, Handle, NoFallbacks, ProfileContext, Timing
+from app.framework.handle import (
+    Fallbacks,
+    Handle,
+    KnownDomains,
+    NoFallbacks,
+    NoKnownDomains,
+    ProfileContext,
+    Timing,
+)
 from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
 from app.framework.spec import PluginSpec
@@ -92,6 +100,7 @@ class World:
         cluster: Cluster | None = None,
         specs: Iterable[PluginSpec[Any]] = (),
         fallbacks: Fallbacks | None = None,
+        known_domains: KnownDomains | None = None,
     ) -> None:
         found = Profile.model_validate(profile or {})
         resolved = resolve([found], Registry([*SHIPPED, *specs], DEFAULT_WEIGHTS))[0]
@@ -108,7 +117,7 @@ class World:
             Nodes(self.cluster),
             self.cluster.terms,
             Timing(self.clock, self.wall_clock),
-            ProfileContext(fallbacks=fallbacks or NoFallbacks()),
+            ProfileContext(fallbacks=fallbacks or NoFallbacks(), known_domains=known_domains or NoKnownDomains()),
         )
         self.framework: Framework = build(
             resolved,
