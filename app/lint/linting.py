@@ -79,8 +79,6 @@ class Linter:
             met.add(Need.SCHEDULERS)
         if self._is_paired:
             met.add(Need.BOTH_CONFIGURATIONS)
-        if any(options.domains for options in self._spread_options.values()):
-            met.add(Need.DOMAINS)
         skipped = tuple(it for it in RULES if it.need not in met)
         broken, notes = tuple(self._broken), tuple(self._notes)
         files = {name: number for number, name in enumerate(dict.fromkeys(it.file for it in self._findings))}

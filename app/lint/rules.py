@@ -27,7 +27,6 @@ class Need(StrEnum):
     NOTHING = ""
     CLUSTER = "a cluster"
     SCHEDULERS = "a cluster or a KubeSchedulerConfiguration"
-    DOMAINS = "a HomeportConfiguration that declares domains"
     BOTH_CONFIGURATIONS = "a KubeSchedulerConfiguration and the HomeportConfiguration of its extender"
 
 
@@ -59,7 +58,7 @@ VOLUME_ZONE: Final = LintRule(
     "volume-zone", "volumes bind more pods to a domain than a hard constraint allows there", Need.CLUSTER
 )
 MISSING_MIN_DOMAINS: Final = LintRule(
-    "missing-min-domains", "a hard constraint does not count declared domains that have no node yet", Need.DOMAINS
+    "missing-min-domains", "a hard constraint does not count declared domains that have no node yet"
 )
 UNKNOWN_SCHEDULER: Final = LintRule("unknown-scheduler", "no known scheduler has the schedulerName", Need.SCHEDULERS)
 SHORT_GRACE: Final = LintRule(

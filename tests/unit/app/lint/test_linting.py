@@ -46,10 +46,10 @@ def test_findings_have_file_line_and_object() -> None:
 
 
 def test_rules_that_lack_their_input_are_named() -> None:
-    without = needing(Need.CLUSTER, Need.SCHEDULERS, Need.DOMAINS, Need.BOTH_CONFIGURATIONS)
+    without = needing(Need.CLUSTER, Need.SCHEDULERS, Need.BOTH_CONFIGURATIONS)
 
     assert without == list(linted(WRONG).skipped)
-    assert needing(Need.DOMAINS, Need.BOTH_CONFIGURATIONS) == list(linted(WRONG, cluster_of(node_object())).skipped)
+    assert needing(Need.BOTH_CONFIGURATIONS) == list(linted(WRONG, cluster_of(node_object())).skipped)
     assert len({it.id for it in RULES}) == len(RULES)
 
 
