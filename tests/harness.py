@@ -13,6 +13,7 @@ from app.cache.counters import run_prepared
 from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
+from app.framework.events import NO_EVENTS, EventRecorder
 from app.framework.handle import Fallbacks, Handle, NoFallbacks, ProfileContext, Timing
 from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
@@ -91,6 +92,7 @@ class World:
         profile: JsonObject | None = None,
         cluster: Cluster | None = None,
         specs: Iterable[PluginSpec[Any]] = (),
+        events: EventRecorder = NO_EVENTS,
         fallbacks: Fallbacks | None = None,
     ) -> None:
         found = Profile.model_validate(profile or {})
@@ -109,6 +111,7 @@ class World:
             self.cluster.terms,
             Timing(self.clock, self.wall_clock),
             ProfileContext(fallbacks=fallbacks or NoFallbacks()),
+            events,
         )
         self.framework: Framework = build(
             resolved,
