@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from queue import SimpleQueue
 from typing import Final, Self
 
 import httpx
@@ -32,10 +33,13 @@ class LivePod(Struct, frozen=True):
 
 
 class LivePods:
-    """Live pods by the label ``app``, from a watch in a thread. ``changed`` is set with each event."""
+    """Live pods by the label ``app``, from lists and watches in a thread. ``changes``: apps whose pods have changed.
+
+    The API server ends the watch of a reader that falls behind; then the pods are listed again.
+    """
 
     def __init__(self, plane: ControlPlane) -> None:
-        self.changed = threading.Event()
+        self.changes: SimpleQueue[str] = SimpleQueue()
         self.failure = ""
         self._plane = plane
         self._by_app: dict[str, dict[str, LivePod]] = {}
@@ -48,6 +52,7 @@ class LivePods:
             timeout=httpx.Timeout(30, read=None),
             trust_env=False,
         )
+        self._is_over = False
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def __enter__(self) -> Self:
@@ -55,6 +60,7 @@ class LivePods:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._is_over = True
         self._writers.shutdown(cancel_futures=True)
         self._http.close()
 
@@ -62,22 +68,38 @@ class LivePods:
         return list(self._by_app.get(app, {}).values())
 
     def _follow(self) -> None:
-        try:
-            version = self._http.get(PODS).raise_for_status().json()["metadata"]["resourceVersion"]
-            for event in self._events(version):
-                self._take(event["type"], event["object"])
-                self.changed.set()
-        except (httpx.HTTPError, RuntimeError, KeyError) as error:  # the test has ended, or it ends now
-            self.failure = f"the watch of pods has ended: {error!r}"
-            self.changed.set()
+        while not self._is_over:
+            try:
+                listed = msgspec.json.decode(self._http.get(PODS).raise_for_status().content)
+                self._replace(listed["items"])
+                for event in self._events(listed["metadata"]["resourceVersion"]):
+                    if event["type"] == "ERROR":
+                        break
+                    self._take(event["type"], event["object"])
+            except Exception as error:  # noqa: BLE001  # whatever it is, the histories must not wait for ever
+                self.failure = f"the pods cannot be followed: {error!r}"
+                return
 
     def _events(self, version: str) -> Iterator[Json]:
-        params = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "7200"}
+        params = {"watch": "1", "resourceVersion": version}
         with self._http.stream("GET", PODS, params=params) as stream:
             for line in stream.raise_for_status().iter_lines():
                 yield msgspec.json.decode(line)
 
+    def _replace(self, pods: list[Json]) -> None:
+        listed = {it["metadata"]["uid"] for it in pods}
+        for app, known in self._by_app.items():
+            for uid in known.keys() - listed:
+                del known[uid]
+                self.changes.put(app)
+        for pod in pods:
+            self._take("ADDED", pod)
+
     def _take(self, kind: str, pod: Json) -> None:
+        self._store(kind, pod)
+        self.changes.put(pod["metadata"]["labels"]["app"])
+
+    def _store(self, kind: str, pod: Json) -> None:
         metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
         pods = self._by_app.setdefault(metadata["labels"]["app"], {})
         if kind == "DELETED" or metadata.get("deletionTimestamp"):
@@ -103,6 +125,6 @@ class LivePods:
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
         try:
             self._plane.client.patch_status("Pod", name, {"phase": "Running", "startTime": now, "conditions": [ready]})
-        except ApiError as error:
-            if error.status != httpx.codes.NOT_FOUND:
-                self.failure = str(error)
+        except Exception as error:  # noqa: BLE001  # a thread of the pool would keep it to itself
+            if not isinstance(error, ApiError) or error.status != httpx.codes.NOT_FOUND:
+                self.failure = f"{name} cannot be reported: {error!r}"

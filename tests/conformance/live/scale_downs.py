@@ -18,9 +18,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
+from queue import Empty
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -147,28 +148,36 @@ class Playing:
     def __init__(self, pods: LivePods, waiting: list[History]) -> None:
         self._pods = pods
         self._waiting = waiting
-        self._active: dict[History, tuple[Iterator[Settled], Settled, float]] = {}
+        self._active: dict[str, tuple[History, Iterator[Settled], Settled, float]] = {}
 
     def play(self, wrong: Callable[[History, str], None]) -> None:
         while self._waiting or self._active:
             while self._waiting and len(self._active) < SIDE_BY_SIDE:
                 history = self._waiting.pop()
                 self._advance(history, history.played(), wrong)
-            self._pods.changed.wait(1)
-            self._pods.changed.clear()
-            if self._pods.failure:
-                raise RuntimeError(self._pods.failure)
-            for history, (steps, settled, since) in list(self._active.items()):
+            for app in self._changed():
+                history, steps, settled, since = self._active[app]
                 if settled():
                     self._advance(history, steps, wrong)
                 elif time.monotonic() > since + STEP_SECONDS:
                     wrong(history, "has not settled")
-                    del self._active[history]
+                    del self._active[app]
+
+    def _changed(self) -> Collection[str]:
+        """Wait a moment for changes. Return the active apps with changes; all of them if there is none."""
+        changed = set[str]()
+        with suppress(Empty):
+            changed.add(self._pods.changes.get(timeout=1))
+            while True:
+                changed.add(self._pods.changes.get_nowait())
+        if self._pods.failure:
+            raise RuntimeError(self._pods.failure)
+        return changed & self._active.keys() if changed else [*self._active]
 
     def _advance(self, history: History, steps: Iterator[Settled], wrong: Callable[[History, str], None]) -> None:
-        self._active.pop(history, None)
+        self._active.pop(history.app, None)
         try:
-            self._active[history] = steps, next(steps), time.monotonic()
+            self._active[history.app] = history, steps, next(steps), time.monotonic()
         except StopIteration:
             pass
         except ApiError as error:
