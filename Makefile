@@ -23,7 +23,7 @@ CLUSTER ?= examples/sample-cluster.yaml
 HOST ?= 127.0.0.1
 PORT ?= 8888
 
-.PHONY: help setup run test test-all $(STAGES) $(MORE_STAGES) control-plane oracle chart-docs screenshots live soak kept bench loadtest refusals attempts lock format clean wheel krew image release
+.PHONY: help setup run test test-all $(STAGES) $(MORE_STAGES) control-plane oracle chart-docs screenshots live scale-down soak kept bench loadtest refusals attempts lock format clean wheel krew image release
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-18s %s\n", $$1, $$2 }'
@@ -54,6 +54,7 @@ integration: $(READY) control-plane ## the tests against a real control plane, b
 	@$(PYTEST) -n $$((1 + $$(nproc))) -m 'not long' tests/integration
 
 long: $(READY) control-plane ## the tests marked long, and every property with four times the examples
+	@$(BIN)/python -m tests.controlplane.binaries --controllers
 	@$(BIN)/python -m tests.controlplane.binaries --kubernetes 1.35.4
 	@$(PYTEST) -m 'long or hypothesis' --hypothesis-profile long --ignore tests/chart --ignore tests/cluster --ignore tests/browser
 
@@ -96,6 +97,10 @@ conformance: $(READY) ## compare generated cases with the Go plugins (SHORT=1, C
 live: $(READY) control-plane ## compare with real kube-schedulers on a real API server (ONLY=, CASES=, CLUSTERS=, PODS=, COUNT=, SEED=)
 	@ONLY='$(ONLY)' CASES='$(CASES)' CLUSTERS='$(CLUSTERS)' PODS='$(PODS)' COUNT='$(COUNT)' SEED='$(SEED)' \
 	    $(BIN)/python -m tests.conformance.live
+
+scale-down: $(READY) ## the spread that scale-downs by the real ReplicaSet controller leave, with and without scaleDown: Spread (COUNT=, SEED=)
+	@$(BIN)/python -m tests.controlplane.binaries --controllers
+	@COUNT='$(COUNT)' SEED='$(SEED)' $(BIN)/python -m tests.conformance.live.scale_downs
 
 soak: $(READY) ## a million pod events: recounts on the way, memory must stay (EVENTS=, FULL=1)
 	@EVENTS='$(EVENTS)' FULL='$(FULL)' $(BIN)/python -m tests.conformance.soak

@@ -13,6 +13,7 @@ from app.cache.counters import run_prepared
 from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
+from app.framework.events import NO_EVENTS, EventRecorder
 from app.framework.handle import (
     Fallbacks,
     Handle,
@@ -99,6 +100,7 @@ class World:
         profile: JsonObject | None = None,
         cluster: Cluster | None = None,
         specs: Iterable[PluginSpec[Any]] = (),
+        events: EventRecorder = NO_EVENTS,
         fallbacks: Fallbacks | None = None,
         known_domains: KnownDomains | None = None,
     ) -> None:
@@ -118,6 +120,7 @@ class World:
             self.cluster.terms,
             Timing(self.clock, self.wall_clock),
             ProfileContext(fallbacks=fallbacks or NoFallbacks(), known_domains=known_domains or NoKnownDomains()),
+            events,
         )
         self.framework: Framework = build(
             resolved,

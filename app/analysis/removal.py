@@ -1,7 +1,8 @@
 """Order in which a scale-down removes the pods of a workload.
 
-Source of the rules: ``controller_utils.go`` and the controllers of Kubernetes 1.36. The snapshot lacks readiness,
-restarts and deletion costs, so the order is that of pods that do not differ in them.
+Source of the rules: ``controller_utils.go`` and the controllers of Kubernetes 1.36. The snapshot lacks restarts, and
+without a plugin that reads them also phases, readiness and deletion costs. The order is that of pods that do not differ
+in what it lacks.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from math import log2
-from typing import Final
+from typing import Any, Final
 
 from app.kube.core_v1 import Pod
+from app.kube.disruption import Disruption
 
 _STATEFUL_SET: Final = "StatefulSet"
 _REPLICATED: Final = frozenset(("Deployment", "ReplicaSet", "ReplicationController"))
@@ -24,9 +26,10 @@ _NANOSECONDS: Final = 1e9
 def removal_order(kind: str, pods: Sequence[Pod], now: datetime) -> list[Pod]:
     """Return the pods of a workload in the order in which a scale-down removes them. ``now`` has a time zone.
 
-    StatefulSet: the highest ordinal first. ReplicaSet: pods without a node, then pods on nodes with many of its pods,
-    then young ones. Ages are compared by their powers of two; within a power, the order is that of the UIDs. Other
-    kinds: pods without a node, then the youngest, as for a Job.
+    StatefulSet: the highest ordinal first. ReplicaSet: pods without a node, then pending ones, then those that are not
+    ready, then those of low deletion cost, then pods on nodes with many of its pods, then young ones. Ages are compared
+    by their powers of two; within a power, the order is that of the UIDs. Other kinds: pods without a node, then the
+    youngest, as for a Job.
     """
     if kind == _STATEFUL_SET:
         return sorted(pods, key=ordinal_of, reverse=True)
@@ -34,9 +37,11 @@ def removal_order(kind: str, pods: Sequence[Pod], now: datetime) -> list[Pod]:
         youngest = sorted(pods, key=lambda it: it.created, reverse=True)
         return sorted(youngest, key=lambda it: bool(it.node_name))
     on_node: Mapping[str, int] = Counter(it.node_name for it in pods)
-    return sorted(
-        pods, key=lambda it: (bool(it.node_name), -on_node[it.node_name], _power_of_age(it.created, now), it.uid)
-    )
+
+    def order(pod: Pod) -> tuple[Any, ...]:
+        return (*_states_of(pod), -on_node[pod.node_name], _power_of_age(pod.created, now), pod.uid)
+
+    return sorted(pods, key=order)
 
 
 def removed_first(kind: str, pods: Sequence[Pod], now: datetime) -> str:
@@ -50,6 +55,14 @@ def ordinal_of(pod: Pod) -> int:
     """Return the number at the end of a pod's name; -1 if there is none."""
     ordinal = _ORDINAL.search(pod.name)
     return int(ordinal[1]) if ordinal else -1
+
+
+def _states_of(pod: Pod) -> tuple[bool, bool, bool, int]:
+    """Return whether the pod has a node, runs and is ready, and its deletion cost; the usual values if unknown."""
+    known = pod.lifecycle
+    runs, ready = (not known.pending, known.ready) if isinstance(known, Disruption) else (True, True)
+    cost = None if known is None or known.cost is None else known.cost.value
+    return bool(pod.node_name), runs, ready, cost or 0
 
 
 def _power_of_age(created: str, now: datetime) -> int:

@@ -24,6 +24,7 @@ from app.framework.status import SUCCESS, Status, error
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_v1 import NOT_WAITING, Pod
 from app.kube.decoding import SAFE_DEPTH, Decoder
+from app.kube.deletion_cost import DELETION_COST, cost_of
 from app.kube.kinds import NODES, PODS, AnnotatedObject, Kind
 from app.kube.meta_v1 import ObjectKey, version_number
 from app.writes.bind_guard import BindGuard, NotBound
@@ -239,14 +240,16 @@ class MemoryBinder:
         known = self._cluster.pod(*pod.key)
         if known is None or known.uid != pod.uid:
             return error(f'pods "{pod.name}" not found')
+        of_homeport = dict(annotations)
+        cost = of_homeport.pop(DELETION_COST, None)
         bound = replace(
             known,
             node_name=node_name,
             waiting=NOT_WAITING,
-            annotations={**known.annotations, **annotations},
+            annotations={**known.annotations, **of_homeport},
             resource_version=next_version(known.resource_version),
         )
-        self._cluster.upsert_pod(bound)
+        self._cluster.upsert_pod(bound if cost is None else bound.with_deletion_cost(cost_of(cost)))
         return SUCCESS
 
 

@@ -63,6 +63,9 @@ class Part(Enum):
     DISRUPTION = "disruption"
     """``preemptionPolicy``, start time, and the condition of pods that are being preempted."""
 
+    DELETION_COST = "deletion_cost"
+    """Annotation ``controller.kubernetes.io/pod-deletion-cost``."""
+
     NODE_STATE = "node.state"
     """Conditions, systemUUID and deletion state of a node."""
 
@@ -79,6 +82,7 @@ _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.CLAIMS: Extra.CLAIMS,
     Part.PENDING_VOLUMES: Extra.PENDING_VOLUMES,
     Part.DISRUPTION: Extra.DISRUPTION,
+    Part.DELETION_COST: Extra.DELETION_COST,
     Part.NODE_STATE: Extra.NODE_STATE,
 }
 

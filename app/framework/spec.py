@@ -84,7 +84,8 @@ class PluginSpec(Generic[Args]):
 
     ``reads`` and ``parts`` declare the inputs of its verdicts and scores. The plugin cannot see other parts of the pod
     unless it reads the cluster. Some parts are decoded only if a plugin declares them. ``needs`` is called with the
-    arguments and returns the further access that the plugin needs.
+    arguments and returns the further access that the plugin needs. ``variant`` returns the class for given arguments,
+    if options add extension points; the class must inherit from ``plugin``.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class PluginSpec(Generic[Args]):
         reads: Reads = Reads.CLUSTER,
         parts: Collection[Part] | None = None,
         needs: Callable[[Args], Needs] = _nothing,
+        variant: Callable[[Args], Any] | None = None,
     ) -> None:
         self.name = name
         self.args = args
@@ -103,6 +105,14 @@ class PluginSpec(Generic[Args]):
         self.reads = reads
         self.parts = None if parts is None else frozenset(parts)
         self.needs = needs
+        self._variant = variant
+
+    def for_args(self, args: Args) -> PluginSpec[Args]:
+        """Return the declaration of the plugin with these arguments: with the class that they need."""
+        plugin = self.plugin if self._variant is None else self._variant(args)
+        if plugin is self.plugin:
+            return self
+        return PluginSpec(self.name, self.args, plugin, reads=self.reads, parts=self.parts, needs=self.needs)
 
     def build(self, args: PluginArgs, handle: Handle) -> Plugin:
         """Create the plugin for one profile."""

@@ -14,7 +14,8 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from app.kube.claims import PodClaims
-from app.kube.disruption import Disruption
+from app.kube.deletion_cost import DeletionCost
+from app.kube.disruption import Disruption, Lifecycle
 from app.kube.extras import NOTHING_OF_POD, Extra, HostPort, NotDecoded, PodImages, PodParts
 from app.kube.labels import LabelSet
 from app.kube.meta_v1 import ObjectKey, OwnerReference
@@ -157,8 +158,9 @@ NOT_WAITING: Final = Waiting()
 class Pod(Struct, frozen=True, gc=False):
     """A pod of the snapshot or of a request. Unset strings are empty.
 
-    ``created`` is a UTC time of fixed length, so its text sorts by time. ``lifecycle`` is an optional part; ``None`` if
-    no plugin declares it. The property ``disruption`` returns this part, or raises ``NotDecoded``.
+    ``created`` is a UTC time of fixed length, so its text sorts by time. ``lifecycle`` has optional parts; ``None`` if
+    no plugin declares any. The properties ``disruption`` and ``deletion_cost`` return these parts, or raise
+    ``NotDecoded``.
     """
 
     namespace: str
@@ -174,7 +176,7 @@ class Pod(Struct, frozen=True, gc=False):
     terminating: bool
     finished: bool
     created: str = ""
-    lifecycle: Disruption | None = None
+    lifecycle: Lifecycle | None = None
 
     @property
     def key(self) -> ObjectKey:
@@ -195,7 +197,18 @@ class Pod(Struct, frozen=True, gc=False):
     @property
     def disruption(self) -> Disruption:
         """Fields of the pod that preemption reads. Raises ``NotDecoded`` if no plugin declares them."""
-        return _declared(self.lifecycle, Extra.DISRUPTION)
+        return _declared(self.lifecycle if isinstance(self.lifecycle, Disruption) else None, Extra.DISRUPTION)
+
+    @property
+    def deletion_cost(self) -> DeletionCost:
+        """Cost by which a ReplicaSet chooses pods to remove. Raises ``NotDecoded`` if no plugin declares it."""
+        return _declared(None if self.lifecycle is None else self.lifecycle.cost, Extra.DELETION_COST)
+
+    def with_deletion_cost(self, cost: DeletionCost) -> Pod:
+        """Return a copy of this pod with a deletion cost; the pod itself if no plugin declares this part."""
+        if self.lifecycle is None or self.lifecycle.cost is None:
+            return self
+        return replace(self, lifecycle=replace(self.lifecycle, cost=cost))
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

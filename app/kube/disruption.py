@@ -1,7 +1,6 @@
-"""Fields of a pod that preemption and evictions read: start time, readiness, and whether it can or does preempt.
+"""Optional parts of a pod that are stored outside its spec: its deletion cost, and what preemption and evictions read.
 
-These fields are an optional part of a pod. They are stored outside the spec, because the pods of a workload share one
-spec but start at different times.
+The pods of a workload share one spec, but differ in these parts.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Annotated, Final, Protocol, TypeAlias
 from msgspec import Meta, Raw, Struct
 
 from app.kube.conditions import condition_of
+from app.kube.deletion_cost import DeletionCost
 
 Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
 """Type of a ``metav1.Time``, an RFC 3339 text on the wire."""
@@ -24,8 +24,14 @@ _TRUE: Final = "True"
 _BY_SCHEDULER: Final = "PreemptionByScheduler"
 
 
-class Disruption(Struct, frozen=True, gc=False):
-    """Fields of a pod that preemption and evictions read.
+class Lifecycle(Struct, frozen=True, gc=False):
+    """``cost``: the pod's deletion cost; ``None`` if no plugin declares this part."""
+
+    cost: DeletionCost | None = None
+
+
+class Disruption(Lifecycle, frozen=True, gc=False):
+    """Fields of a pod that preemption and evictions read: start time, readiness, and whether it can or does preempt.
 
     ``never_preempts`` is true if the ``preemptionPolicy`` is Never. ``started`` is ``status.startTime`` (Unix time);
     ``None`` until a kubelet has accepted the pod. ``preempted`` is true if the condition DisruptionTarget is True with
@@ -60,11 +66,11 @@ class StatusObject(Protocol):
 def disruption_of(spec: SpecObject, status: StatusObject) -> Disruption:
     """Return the ``Disruption`` of a pod; ``NO_DISRUPTION`` itself if all fields have their defaults."""
     disruption = Disruption(
-        spec.preemption_policy == _NEVER,
-        None if status.start_time is None else status.start_time.timestamp(),
-        _is_preempted(status.conditions),
-        condition_of(status.conditions, _READY).status == _TRUE,
-        status.phase == _PENDING,
+        never_preempts=spec.preemption_policy == _NEVER,
+        started=None if status.start_time is None else status.start_time.timestamp(),
+        preempted=_is_preempted(status.conditions),
+        ready=condition_of(status.conditions, _READY).status == _TRUE,
+        pending=status.phase == _PENDING,
     )
     return NO_DISRUPTION if disruption == NO_DISRUPTION else disruption
 

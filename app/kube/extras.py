@@ -59,6 +59,9 @@ class Extra(Enum):
     DISRUPTION = "disruption"
     """Stored outside the shared spec (see ``app.kube.disruption``), so it is not in ``_PARTS_OF_POD``."""
 
+    DELETION_COST = "deletion_cost"
+    """Stored outside the shared spec, because it differs between the pods of a workload."""
+
     NODE_STATE = "state"
     """Optional part that only nodes have."""
 

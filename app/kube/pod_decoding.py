@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from app.kube.claims import ClaimStatusObject
 from app.kube.conditions import unschedulable
@@ -26,7 +26,8 @@ from app.kube.core_v1 import (
     Waiting,
 )
 from app.kube.decoding import Decoder, Int32, Int64
-from app.kube.disruption import Disruption, Time, disruption_of
+from app.kube.deletion_cost import deletion_cost_of
+from app.kube.disruption import Lifecycle, Time, disruption_of
 from app.kube.extras import (
     NODE_ONLY,
     NOTHING_OF_POD,
@@ -246,7 +247,7 @@ def slim_pod(
     pod: PodObject,
     parts: PodParts = NOTHING_OF_POD,
     oversized: tuple[str, ...] = (),
-    lifecycle: Disruption | None = None,
+    lifecycle: Lifecycle | None = None,
 ) -> Pod:
     """Convert a decoded Pod. ``oversized``: names of oversized fields; their parts are empty in ``parts``.
 
@@ -294,21 +295,31 @@ def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
 
 def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
     """Return the type for the JSON of pods with the ``wanted`` parts, and the function that converts it to ``Pod``."""
-    if wanted - NODE_ONLY == _PENDING_VOLUMES_ALONE:
-        return WaitingPodObject, _slim_waiting
+
+    def lifecycle_of(pod: PodObject) -> Lifecycle | None:
+        return Lifecycle(deletion_cost_of(pod.metadata.annotations)) if Extra.DELETION_COST in wanted else None
+
+    parts = wanted - NODE_ONLY - {Extra.DELETION_COST}
+    if not parts:
+        return PodObject, lambda pod: slim_pod(pod, lifecycle=lifecycle_of(pod))
+    if parts == _PENDING_VOLUMES_ALONE:
+        return WaitingPodObject, lambda pod: _slim_waiting(pod, lifecycle_of(pod))
 
     def slim(pod: WholePodObject) -> Pod:
         spec, status = pod.spec or _NO_WHOLE_SPEC, pod.status or _NO_WHOLE_STATUS
-        lifecycle = disruption_of(spec, status) if Extra.DISRUPTION in wanted else None
+        lifecycle = lifecycle_of(pod)
+        if Extra.DISRUPTION in wanted:
+            disruption = disruption_of(spec, status)
+            lifecycle = disruption if lifecycle is None else replace(disruption, cost=lifecycle.cost)
         return slim_pod(pod, *pod_parts(wanted, spec, status), lifecycle)
 
     return WholePodObject, slim
 
 
-def _slim_waiting(pod: WaitingPodObject) -> Pod:
-    """Convert a pod for which ``PENDING_VOLUMES`` is the only optional part."""
+def _slim_waiting(pod: WaitingPodObject, lifecycle: Lifecycle | None) -> Pod:
+    """Convert a pod for which ``PENDING_VOLUMES`` is the only optional part, but for the deletion cost."""
     spec = pod.spec or _WaitingPodSpecObject()
-    return slim_pod(pod, *_pending_parts(spec.node_name, spec.volumes))
+    return slim_pod(pod, *_pending_parts(spec.node_name, spec.volumes), lifecycle=lifecycle)
 
 
 def _pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:

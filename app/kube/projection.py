@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeAlias
 
+from app.kube.deletion_cost import DELETION_COST
 from app.kube.homes_v1alpha1 import API_VERSION, KIND, decode_home
 from app.kube.kinds import (
     CSI_DRIVERS,
@@ -262,6 +263,7 @@ SCHEMAS: Final[Mapping[Kind[Any], Schema]] = {
 
 READ_ANNOTATIONS: Final = frozenset(
     (
+        DELETION_COST,
         SELECTED_NODE,
         "pv.kubernetes.io/bind-completed",
         "volume.beta.kubernetes.io/storage-class",

@@ -18,7 +18,7 @@ from app.homes.protocol import SHORTEST_GRACE
 from app.kube.core_v1 import DEFAULT_SCHEDULER_NAME
 from app.kube.durations import BadDuration, duration, parse_duration
 from app.lint.manifests import ManifestObject
-from app.lint.rules import SHORT_GRACE, SPREAD_NOWHERE, SPREAD_TWICE, Mistaken, Severity
+from app.lint.rules import COSTS_UNWRITTEN, SHORT_GRACE, SPREAD_NOWHERE, SPREAD_TWICE, Mistaken, Severity
 from app.runtime.profiles import ProfileErrors, ResolvedProfile
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.runtime.resolving import resolve
@@ -32,6 +32,9 @@ _VERBS: Final[Mapping[str, str]] = {"filter": "filterVerb", "score": "prioritize
 _EVERYWHERE: Final = "multiPoint"
 _POINTS: Final = (_EVERYWHERE, "preFilter", "filter", "preScore", "score")
 _REQUIRED: Final = ("PrioritySort", "DefaultBinder")
+
+_BIND_VERB: Final = "bindVerb"
+_RESERVE: Final = "reserve"
 
 _EFFECTS: Final[Mapping[str, str]] = {"filter": "hard constraints", "score": "soft constraints"}
 
@@ -114,7 +117,9 @@ def pairings(schedulers: Sequence[ManifestObject], homeports: Sequence[ManifestO
 
 
 def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
-    """Yield the scheduler profiles whose pods are spread twice, or not at all. Raises ``BadField``.
+    """Yield the scheduler profiles whose pods are spread twice, or not at all, or get no deletion costs.
+
+    Raises ``BadField``.
 
     Places are those of the scheduler's configuration. ``registry``: all plugins of Homeport.
     """
@@ -130,8 +135,21 @@ def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
         mine = next((it for it in ours if it.scheduler_name == profile.scheduler_name), None)
         mine = mine or next((it for it in ours if it.scheduler_name == ANY), None)
         points = _spread_points(mine, registry, ()) if mine is not None else set()
-        points = {point for point in points if extender.get(_VERBS[point])}
+        if _RESERVE in points and not extender.get(_BIND_VERB):
+            yield _unwritten(profile.scheduler_name, place)
+        points = {it for it in points if it in _VERBS and extender.get(_VERBS[it])}
         yield from _compared(profile.scheduler_name, place, theirs, points)
+
+
+def _unwritten(name: str, place: Place) -> Mistaken:
+    return Mistaken(
+        COSTS_UNWRITTEN,
+        Severity.WARNING,
+        place,
+        f"profile {name}: the scheduler binds its pods itself, but Homeport's profile has scaleDown: Spread: the pods "
+        "get no deletion costs, and a scale-down removes them without looking at domains",
+        f"set {_BIND_VERB} of the extender",
+    )
 
 
 def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iterator[Mistaken]:
@@ -236,9 +254,12 @@ def _profile(document: Any, place: Place) -> Profile:
 
 
 def _spread_points(profile: Profile, registry: Registry, place: Place) -> set[str]:
-    """Return the extension points, of filter and score, at which a profile runs PodTopologySpread."""
+    """Return the extension points, of filter, score and reserve, at which a profile runs PodTopologySpread.
+
+    It is at reserve only with ``scaleDown: Spread``.
+    """
     resolved = _resolved(profile, registry, place)
-    return {point for point in _VERBS if any(ref.name == _SPREAD for ref in resolved.at(point))}
+    return {point for point in (*_VERBS, _RESERVE) if any(ref.name == _SPREAD for ref in resolved.at(point))}
 
 
 def _resolved(profile: Profile, registry: Registry, place: Place) -> ResolvedProfile:

@@ -70,6 +70,11 @@ SPREAD_TWICE: Final = LintRule(
 SPREAD_NOWHERE: Final = LintRule(
     "spread-nowhere", "neither the scheduler nor Homeport runs PodTopologySpread", Need.BOTH_CONFIGURATIONS
 )
+COSTS_UNWRITTEN: Final = LintRule(
+    "costs-unwritten",
+    "scaleDown: Spread has no effect, because Homeport does not bind the pods",
+    Need.BOTH_CONFIGURATIONS,
+)
 
 RULES: Final = (
     SELECTOR_MISMATCH,
@@ -86,6 +91,7 @@ RULES: Final = (
     SHORT_GRACE,
     SPREAD_TWICE,
     SPREAD_NOWHERE,
+    COSTS_UNWRITTEN,
 )
 """All rules, in the order of the documentation."""
 

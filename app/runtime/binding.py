@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from time import perf_counter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast, runtime_checkable
 
 import structlog
 
@@ -23,6 +23,18 @@ from app.telemetry.throttle import Throttle
 _LOG: Final = structlog.get_logger(__name__)
 _FAULT: Final = error("")
 _WAIT: Final = Status(Code.WAIT)
+
+
+@runtime_checkable
+class DeletionCosts(Protocol):
+    """Interface of a Reserve plugin that sets the deletion costs of pods. It is not part of the plugin contract.
+
+    PodTopologySpread implements it for the option ``scaleDown: Spread``.
+    """
+
+    def deletion_cost_on(self, pod: Pod, node_name: str) -> int | None:
+        """Return the deletion cost that the pod would get on the node; ``None`` if it would get none."""
+        ...
 
 
 M = TypeVar("M", bound=Callable[..., Any])
@@ -69,6 +81,17 @@ class BindingCycle:
             if status.code is not Code.SUCCESS:
                 return status.by(slot.name)
         return SUCCESS
+
+    def deletion_cost_on(self, pod: Pod, node_name: str) -> int | None:
+        """Return the deletion cost that a bind of the pod to the node would set; ``None`` if it would set none.
+
+        Records nothing. Raises ``PluginError``.
+        """
+        for slot in self.slots["reserve"]:
+            if isinstance(slot.plugin, DeletionCosts):
+                cost: int | None = self.guard.call(slot.name, "Reserve", slot.plugin.deletion_cost_on, pod, node_name)
+                return cost
+        return None
 
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
         """Call ``unreserve`` of all Reserve plugins in reverse order, even if their ``reserve`` did not run. After a

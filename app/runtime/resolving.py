@@ -91,9 +91,10 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
     specs, absent = _look_up(dict.fromkeys(named), registry, where, mentions, mistakes)
     rechecked = _rechecked(profile, place, registry, mistakes)
     mistakes.extend(_repeated(mentions, where))
-    mistakes.extend(_misplaced(mentions, specs, where))
-    every = {**specs, **rechecked}
-    args = _parse_args(profile, place, every, registry, mistakes)
+    in_args: list[Mistake] = []
+    args = _parse_args(profile, place, {**specs, **rechecked}, registry, in_args)
+    every = {name: it.for_args(args[name]) if name in args else it for name, it in {**specs, **rechecked}.items()}
+    mistakes.extend((*_misplaced(mentions, every, where), *in_args))
     resolved = ResolvedProfile(
         place=place,
         scheduler_name=profile.scheduler_name,

@@ -11,6 +11,7 @@ from typing import Final
 
 from app.cache.cluster import Cluster
 from app.kube.core_v1 import Pod
+from app.kube.disruption import Disruption
 from app.kube.kinds import POD_DISRUPTION_BUDGETS
 from app.kube.labels import LabelSet
 from app.kube.meta_v1 import ObjectKey
@@ -74,7 +75,7 @@ class BudgetLedger:
 
         If a budget of the namespace cannot be read, its pods count as refused, because the budget might select them.
         """
-        if pod.terminating or pod.finished or (pod.lifecycle is not None and pod.lifecycle.pending):
+        if pod.terminating or pod.finished or (isinstance(pod.lifecycle, Disruption) and pod.lifecycle.pending):
             return ""
         unreadable = sorted(
             name for space, name in self._cluster.unreadable.of(POD_DISRUPTION_BUDGETS) if space == pod.namespace
@@ -100,4 +101,4 @@ class BudgetLedger:
 
 def is_ready(pod: Pod) -> bool:
     """Return whether the pod is ready. A pod whose conditions are not in the snapshot counts as ready."""
-    return pod.lifecycle is None or pod.lifecycle.ready
+    return not isinstance(pod.lifecycle, Disruption) or pod.lifecycle.ready

@@ -20,6 +20,7 @@ from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
+from app.kube.deletion_cost import NO_COST, DeletionCost
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS
 from app.runtime.framework import Framework
 from app.runtime.post_filters import advance
@@ -137,7 +138,9 @@ class Placer:
             again = self.tried(framework, pod)
             placement = replace(again, nominated=placement.nominated, victims=placement.victims)
         if placement.node:
-            self._cluster.upsert_pod(replace(pod, node_name=placement.node).nominated(""))
+            cost = framework.binding.deletion_cost_on(pod, placement.node)
+            bound = replace(pod, node_name=placement.node).nominated("")
+            self._cluster.upsert_pod(bound if cost is None else bound.with_deletion_cost(DeletionCost(cost)))
         return placement
 
     def tried(self, framework: Framework, pod: Pod, search: Search | None = None) -> Placement:
@@ -196,7 +199,8 @@ def recreated(pod: Pod) -> Pod:
     """Return the pod that a controller creates in place of a pod that is gone. A StatefulSet keeps the name."""
     keeps_name = pod.owner is not None and pod.owner.kind in ("StatefulSet", "VirtualMachineInstance")
     name = pod.name if keeps_name else f"{pod.name}{AGAIN}"
-    return replace(pod, name=name, uid=f"{pod.uid}{AGAIN}", node_name="", terminating=False).nominated("")
+    again = replace(pod, name=name, uid=f"{pod.uid}{AGAIN}", node_name="", terminating=False).nominated("")
+    return again.with_deletion_cost(NO_COST)
 
 
 def original_name(pod: Pod) -> str:

@@ -12,6 +12,8 @@ from app.analysis.removal import ordinal_of, removal_order
 from app.analysis.workloads import workloads_of
 from app.cache.cluster import Cluster
 from app.kube.core_v1 import NOT_WAITING, Pod, PodSpec
+from app.kube.deletion_cost import NO_COST
+from app.kube.disruption import Disruption
 from app.kube.extras import interned_parts
 from app.kube.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
 from app.kube.labels import label_set
@@ -156,10 +158,14 @@ class Rescaling:
         )
 
     def _lifecycle(self) -> Any:
+        """Return the optional parts of a pod that was just created."""
         known = self._source.lifecycle
         if known is None:
             return None
-        return replace(known, started=None, preempted=False, ready=False, pending=True)
+        cost = None if known.cost is None else NO_COST
+        if not isinstance(known, Disruption):
+            return replace(known, cost=cost)
+        return replace(known, cost=cost, started=None, preempted=False, ready=False, pending=True)
 
     def _without_node(self, volumes: tuple[PodVolume, ...] | None) -> PodSpec:
         """Return the spec of the copied pod with these volumes. A pod with a node has no pending volumes."""

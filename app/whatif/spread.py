@@ -15,7 +15,6 @@ from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.whatif.scratch import ScratchCluster
 
-
 _OWN_TERMS: Final = ("maxSkew ", "minDomains ")
 """Beginnings of the terms that come from the constraint itself."""
 

@@ -189,7 +189,8 @@ def _is_decision_unaffected(newest: Pod, pod: Pod) -> bool:
     ``read_back`` writes after a bind of unknown outcome: the two pods then differ, and this bind is rejected.
     """
     read, decided = ((it.labels, it.annotations, it.owner, it.terminating, it.finished) for it in (newest, pod))
-    return read == decided and is_same_spec(newest.spec, pod.spec)
+    costs = [None if it.lifecycle is None else it.lifecycle.cost for it in (newest, pod)]
+    return read == decided and costs[0] == costs[1] and is_same_spec(newest.spec, pod.spec)
 
 
 def is_permanent_refusal(status: int) -> bool:

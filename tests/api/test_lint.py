@@ -30,7 +30,7 @@ WRONG: Final = workload(constraint(soft=True, app="wep"))
 CLUSTER_RULES: Final = "unknown-key, min-domains, tainted-domains, zone-and-host, volume-zone"
 PAIR_RULES: Final = (
     "homeport: skipped without a KubeSchedulerConfiguration and the HomeportConfiguration of its extender: "
-    "spread-twice, spread-nowhere\n"
+    "spread-twice, spread-nowhere, costs-unwritten\n"
 )
 NEEDS: Final = (
     f"homeport: skipped without a cluster: {CLUSTER_RULES}\n"

@@ -2,6 +2,7 @@
 
     python -m tests.controlplane.binaries                       # everything for the default release
     python -m tests.controlplane.binaries --kubernetes 1.35.4   # what that release is used for: kube-scheduler
+    python -m tests.controlplane.binaries --controllers         # also kube-controller-manager
     python -m tests.controlplane.binaries --whole               # also what a cluster with nodes needs: kubelet, …
     python -m tests.controlplane.binaries --print               # only say where they are; fails when one is missing
 
@@ -30,6 +31,7 @@ Component: TypeAlias = Literal[
     "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager", "kubelet", "kube-proxy", "kubectl"
 ]
 
+CONTROLLERS: Final[Component] = "kube-controller-manager"
 CACHE_VARIABLE: Final = "CONTROL_PLANE_CACHE"
 DEFAULT_KUBERNETES: Final = "1.36.3"
 KUBERNETES_MODULE: Final = "k8s.io/kubernetes"
@@ -54,7 +56,7 @@ class BinaryMissingError(Exception):
 class Release:
     """What tests use of one Kubernetes release, and the oldest Go its go.mod accepts.
 
-    `of_nodes` are the components that only a cluster whose nodes are real has.
+    `of_nodes` are the components that only a cluster whose nodes are real has, or a test with real controllers.
     """
 
     kubernetes: str
@@ -63,9 +65,10 @@ class Release:
     of_nodes: tuple[Component, ...] = ()
     etcd: str = ""
 
-    def chosen(self, *, whole: bool) -> tuple[Component, ...]:
-        """The components of a control plane, or of a whole cluster."""
-        return (*self.components, *self.of_nodes) if whole else self.components
+    def chosen(self, *, whole: bool = False, controllers: bool = False) -> tuple[Component, ...]:
+        """The components of a control plane, also with controllers, or of a whole cluster."""
+        further = self.of_nodes if whole else [it for it in self.of_nodes if controllers and it == CONTROLLERS]
+        return (*self.components, *further)
 
 
 RELEASES: Final[Mapping[str, Release]] = {
@@ -130,10 +133,12 @@ def binary(component: Component, kubernetes: str = DEFAULT_KUBERNETES) -> Path:
     return path
 
 
-def build(kubernetes: str = DEFAULT_KUBERNETES, *, whole: bool = False) -> dict[Component, Path]:
+def build(
+    kubernetes: str = DEFAULT_KUBERNETES, *, whole: bool = False, controllers: bool = False
+) -> dict[Component, Path]:
     """Build what is missing for a release, `whole` with what its nodes run, and return where each component is."""
     release = release_of(kubernetes)
-    components = release.chosen(whole=whole)
+    components = release.chosen(whole=whole, controllers=controllers)
     if not _missing(components, release):
         _say(f"{', '.join(components)} for Kubernetes {kubernetes}: already built")
     else:
@@ -362,6 +367,7 @@ def _say(message: str) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.controlplane.binaries", description=SUMMARY)
     parser.add_argument("--kubernetes", choices=list(RELEASES), default=DEFAULT_KUBERNETES, help="default: %(default)s")
+    parser.add_argument("--controllers", action="store_true", help="also kube-controller-manager")
     parser.add_argument("--whole", action="store_true", help="also what nodes run, and kubectl")
     parser.add_argument("--print", action="store_true", help="build nothing, print where the binaries are")
     return parser.parse_args()
@@ -372,10 +378,13 @@ def main() -> int:
     arguments = _arguments()
     try:
         if arguments.print:
-            components = release_of(arguments.kubernetes).chosen(whole=arguments.whole)
+            components = release_of(arguments.kubernetes).chosen(
+                whole=arguments.whole, controllers=arguments.controllers
+            )
             paths = [binary(component, arguments.kubernetes) for component in components]
         else:
-            paths = list(build(arguments.kubernetes, whole=arguments.whole).values())
+            built = build(arguments.kubernetes, whole=arguments.whole, controllers=arguments.controllers)
+            paths = list(built.values())
     except (BuildError, BinaryMissingError, OSError) as error:
         _say(f"error: {error}")
         return 1

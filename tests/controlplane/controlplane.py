@@ -4,8 +4,9 @@
         plane.client.create_node(node("node-a"))
         scheduler = plane.start_scheduler({"profiles": [{"schedulerName": "homeport"}]})
 
-There is no kubelet and no controller-manager: nodes never turn unready, pods never run, and a ReplicaSet has the pods a
-test gives it. For that reason the API server runs without the admission plugins whose counterpart is a controller.
+There is no kubelet, and no controller-manager unless a test starts one: nodes never turn unready, pods never run, and a
+ReplicaSet has the pods a test gives it. For that reason the API server runs without the admission plugins whose
+counterpart is a controller.
 """
 
 import json
@@ -19,7 +20,7 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from tests.controlplane.binaries import DEFAULT_KUBERNETES, binary
+from tests.controlplane.binaries import CONTROLLERS, DEFAULT_KUBERNETES, binary
 from tests.controlplane.client import Client
 from tests.controlplane.processes import Process, ProcessGroup, StartError, free_port
 
@@ -173,6 +174,29 @@ class ControlPlane:
             server = f"https://{LOOPBACK}:{port}"
             process.wait_ready(lambda: answers(f"{server}/readyz"), START_SECONDS)
             return Scheduler(process, server, config_file, self.token)
+
+        return _on_free_ports(start)
+
+    def start_controllers(self, *controllers: str) -> Process:
+        """Run a kube-controller-manager with these controllers, and return when it is ready."""
+        executable, name = binary(CONTROLLERS, self.kubernetes), CONTROLLERS
+
+        def start(port: int) -> Process:
+            flags = [
+                f"--controllers={','.join(controllers)}",
+                f"--kubeconfig={self.kubeconfig}",
+                f"--authentication-kubeconfig={self.kubeconfig}",
+                f"--authorization-kubeconfig={self.kubeconfig}",
+                f"--secure-port={port}",
+                f"--bind-address={LOOPBACK}",
+                f"--cert-dir={self.folder / name}",
+                "--leader-elect=false",
+                "--kube-api-qps=1000",
+                "--kube-api-burst=2000",
+            ]
+            process = self._processes.start(name, [str(executable), *flags])
+            process.wait_ready(lambda: answers(f"https://{LOOPBACK}:{port}/healthz", self.token), START_SECONDS)
+            return process
 
         return _on_free_ports(start)
 

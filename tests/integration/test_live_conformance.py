@@ -5,7 +5,17 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.generate import SPREADING
-from tests.conformance.live import cases, drains, losses, prioritize, rebalances, remedies, simulations, whole
+from tests.conformance.live import (
+    cases,
+    drains,
+    losses,
+    prioritize,
+    rebalances,
+    remedies,
+    scale_downs,
+    simulations,
+    whole,
+)
 from tests.conformance.live.loading import APISERVER_FLAGS
 from tests.controlplane.controlplane import ControlPlane
 
@@ -17,6 +27,7 @@ DRAINS = 5
 SIMULATIONS = 5
 LOSSES = 5
 REBALANCES = 5
+SCALE_DOWNS = 5
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +121,13 @@ def test_constraints_hold_after_the_evictions_of_a_rebalancing(plane: ControlPla
     assert REBALANCES == found.cases == found.balanced + found.partly + found.passed_over
     assert 0 < found.balanced
     assert 0 < found.evictions
+
+
+def test_spread_lasts_after_scale_downs_of_the_real_controller(plane: ControlPlane) -> None:
+    """With ``scaleDown: Spread`` nearly always, and without it often not."""
+    spread, without = scale_downs.measure(plane, SCALE_DOWNS)
+
+    assert [] == scale_downs.failures([spread, without])
+    assert SCALE_DOWNS == spread.histories == without.histories
+    assert 20 < spread.scale_downs == without.scale_downs
+    assert spread.share < without.share

@@ -139,9 +139,10 @@ class Beyond(BaseModel):
     ``defaults``: fields of constraints that do not say. ``untoleratedDomains``: ``Ignore`` takes the minimum over the
     domains that have a node without a cordon and without taints that the pod does not tolerate. ``onViolation``:
     ``AllowNotWorse`` also lets a pod onto nodes where it does not raise the skew of a violated constraint.
-    ``fallback``: when a hard constraint becomes soft for a pod that waits. ``domains``: domains that a topology key can
-    have, even if none of their nodes exists. ``remember``: seconds for which Homeport knows the domains that had nodes.
-    These two never affect a verdict.
+    ``fallback``: when a hard constraint becomes soft for a pod that waits. ``scaleDown``: ``Spread`` sets the deletion
+    cost of the pods of ReplicaSets at bind, so that a scale-down keeps the spread. ``domains``: domains that a topology
+    key can have, even if none of their nodes exists. ``remember``: seconds for which Homeport knows domains that had
+    nodes. These two never affect a verdict.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
@@ -150,6 +151,7 @@ class Beyond(BaseModel):
     untolerated_domains: Literal["Count", "Ignore"] = "Count"
     on_violation: Literal["Reject", "AllowNotWorse"] = "Reject"
     fallback: Fallback | None = None
+    scale_down: Literal["Any", "Spread"] = "Any"
     domains: Annotated[dict[LabelKey, DomainNames], Field(max_length=MOST_KEYS)] = {}
     remember: Annotated[Seconds, Field(ge=60.0, le=2_592_000.0)] | None = None
 
@@ -199,6 +201,11 @@ class PodTopologySpreadArgs(PluginArgs):
         """Return the default constraints of the ``defaultingType``, with the fields of ``beyond.defaults``."""
         own = SYSTEM_DEFAULTS if self.system_defaulted else tuple(it.slim() for it in self.default_constraints)
         return own if self.missing is None else tuple(self.missing.filled(it)[0] for it in own)
+
+    @property
+    def scales_down_spread(self) -> bool:
+        """True if pods get a deletion cost at bind."""
+        return self.beyond is not None and self.beyond.scale_down == "Spread"
 
     @property
     def missing(self) -> MissingFields | None:

@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from app.framework.cycle_state import CycleState, StateNotFound
 from app.framework.default_selectors import KINDS, DefaultSelectors
+from app.framework.events import Reference
 from app.framework.explanation import Explanation
 from app.framework.filter_result import FilterResult
 from app.framework.handle import Handle
 from app.framework.node_info import Candidates, NodeInfo
-from app.framework.points import ClusterFilterPlugin, PreFilterPlugin, PreScorePlugin, ScorePlugin
+from app.framework.parts import Part
+from app.framework.points import ClusterFilterPlugin, PreFilterPlugin, PreScorePlugin, ReservePlugin, ScorePlugin
 from app.framework.score_classes import ScoreClasses
 from app.framework.spec import Needs, PluginSpec
 from app.framework.status import SKIP, SUCCESS, Status, error
@@ -26,8 +28,10 @@ from app.kube.core_v1 import (
     PodSpec,
     TopologySpreadConstraint,
 )
+from app.kube.deletion_cost import DELETION_COST
 from app.kube.labels import LabelSet
-from app.kube.memo import MISSING, Memo
+from app.kube.memo import MISSING, Memo, Newest
+from app.kube.names import shown
 from app.kube.selectors import EVERYTHING
 from plugins.in_tree.pod_topology_spread.args import HOSTNAME, NAME, PodTopologySpreadArgs
 from plugins.in_tree.pod_topology_spread.constraints import (
@@ -40,15 +44,20 @@ from plugins.in_tree.pod_topology_spread.constraints import (
 from plugins.in_tree.pod_topology_spread.explaining import explained
 from plugins.in_tree.pod_topology_spread.fallback import Softening
 from plugins.in_tree.pod_topology_spread.filtering import HARD, UNREAD, evaluate_all, hard_state
+from plugins.in_tree.pod_topology_spread.ranking import SCALE_DOWN, Ranks, is_ranked
 from plugins.in_tree.pod_topology_spread.relaxed import counted_by
 from plugins.in_tree.pod_topology_spread.scoring import SOFT, SoftState, normalized, soft_state
 
 _MEMO_BYTES: Final = 32 << 20
 _ENTRY_BYTES: Final = 2000
 _PART_BYTES: Final = 200
+_MOST_REPORTED: Final = 1024
+_INVALID_COST: Final = (
+    "the annotation {} is ignored, because {} is not a 32-bit integer: the pod gets its rank among the pods of its "
+    "ReplicaSet, if it has one"
+)
 
 
-@final
 class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScorePlugin):
     """Compares the numbers of matching pods in the domains of each constraint.
 
@@ -231,6 +240,48 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return unread_part(pod, constraints) or (TOLERATIONS if reads_tolerations else "")
 
 
+@final
+class RankingPodTopologySpread(PodTopologySpread, ReservePlugin):
+    """PodTopologySpread with the option ``scaleDown: Spread``: also sets the deletion costs of pods, see ``Ranks``."""
+
+    def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._events = handle.event_recorder
+        self._ranks = Ranks(handle.counts, handle.objects)
+        self._reported = Newest[str, None](_MOST_REPORTED)
+
+    def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Add the deletion cost to the Binding, unless the pod has one."""
+        if pod.deletion_cost.value is not None:
+            return SUCCESS
+        rank = self._ranks.give(pod, node_name, self._every(pod))
+        if rank is not None:
+            state.annotations[DELETION_COST] = str(-rank)
+        if pod.deletion_cost.invalid and pod.uid not in self._reported:
+            self._reported.put(pod.uid, None)
+            note = _INVALID_COST.format(DELETION_COST, shown(pod.deletion_cost.invalid))
+            self._events.event(Reference.to_pod(pod), None, "Warning", "DeletionCostIgnored", "Binding", note)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
+        """Do nothing: a rank counts only while the pod is on the node, and the outcome of a Binding can be unknown."""
+
+    def deletion_cost_on(self, pod: Pod, node_name: str) -> int | None:
+        """Return the deletion cost that the pod would get on the node, for what-ifs; ``None`` if it would get none."""
+        rank = None if pod.deletion_cost.value is not None else self._ranks.rank(pod, node_name, self._every(pod))
+        return None if rank is None else -rank
+
+    def _every(self, pod: Pod) -> Sequence[TopologySpreadConstraint]:
+        return pod.spec.spread or self._defaults
+
+    def _explained(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
+        constraints = super()._explained(pod, when)
+        if not is_ranked(pod):
+            return constraints
+        widest = self._ranks.widest_key(self._every(pod))
+        return tuple(it.with_note(SCALE_DOWN) if it.topology_key == widest else it for it in constraints)
+
+
 def _weight(pod: Pod, constraints: tuple[Constraint, ...]) -> int:
     """Return the estimated size in bytes of cached constraints, including the labels and spec in the cache key."""
     values = sum(1 + len(it.values) for constraint in constraints for it in constraint.selector.requirements)
@@ -247,7 +298,12 @@ def _soft(state: CycleState) -> SoftState:
 
 
 def _needs(args: PodTopologySpreadArgs) -> Needs:
-    return Needs(kinds=KINDS if args.constraints() else ())
+    kinds = KINDS if args.constraints() else ()
+    return Needs(kinds=kinds, parts=(Part.DELETION_COST,) if args.scales_down_spread else ())
 
 
-SPEC: Final = PluginSpec(NAME, PodTopologySpreadArgs, PodTopologySpread, needs=_needs)
+def _variant(args: PodTopologySpreadArgs) -> type[PodTopologySpread]:
+    return RankingPodTopologySpread if args.scales_down_spread else PodTopologySpread
+
+
+SPEC: Final = PluginSpec(NAME, PodTopologySpreadArgs, PodTopologySpread, needs=_needs, variant=_variant)

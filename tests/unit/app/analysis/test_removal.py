@@ -8,8 +8,11 @@ from typing import Final
 import pytest
 
 from app.analysis.removal import removal_order, removed_first
+from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Pod
-from tests.builders import make_pod
+from app.kube.deletion_cost import DELETION_COST
+from app.kube.extras import Extra
+from tests.builders import encoded, make_pod, pod_object
 
 NOW: Final = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
@@ -53,3 +56,35 @@ def test_a_stateful_set_removes_the_highest_ordinal() -> None:
 def test_a_job_removes_pods_without_a_node_then_the_youngest() -> None:
     assert "w c b" == names("Job", pod("b", "n0", age=9), pod("w", age=99), pod("c", "n1", age=3))
     assert "" == removed_first("Job", [pod("b")], NOW)
+
+
+def test_a_replica_set_removes_pods_that_do_not_run_then_unready_ones_then_those_of_low_cost() -> None:
+    whole = core_v1((Extra.DELETION_COST, Extra.DISRUPTION))
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+    def made(name: str, node: str, phase: str = "Running", cost: str = "", **status: object) -> Pod:
+        annotations = {DELETION_COST: cost} if cost else {}
+        found = pod_object(name, node=node, phase=phase, annotations=annotations, status=status)
+        return whole.decode_pod(encoded(found))
+
+    pods = [
+        made("crowded-1", "n1", **ready),
+        made("crowded-2", "n1", cost="none", **ready),
+        made("single", "n2", cost="0", **ready),
+        made("dear", "n3", cost="7", **ready),
+        made("cheap", "n4", cost="-2", **ready),
+        made("unready", "n5", cost="9"),
+        made("pending", "n6", "Pending", "9"),
+    ]
+
+    assert "pending unready cheap crowded-1 crowded-2 single dear" == names("ReplicaSet", *pods)
+    assert "pending" == removed_first("ReplicaSet", pods, NOW)
+
+
+def test_costs_are_used_also_where_readiness_is_unknown() -> None:
+    core = core_v1((Extra.DELETION_COST,))
+    pods = [
+        core.decode_pod(encoded(pod_object(f"p{it}", node="n", annotations={DELETION_COST: f"-{it}"}))) for it in "021"
+    ]
+
+    assert "p2 p1 p0" == names("ReplicaSet", *pods)

@@ -66,6 +66,16 @@ def test_who_spreads(theirs: JsonObject, ours: JsonObject, expected: list[str]) 
     assert {"spread-twice", "spread-nowhere"}.isdisjoint(it.id for it in report.skipped)
 
 
+def test_deletion_costs_need_the_bind_verb() -> None:
+    """The option is written down, but the Binding that would carry the costs is the scheduler's own."""
+    beyond = {"name": "PodTopologySpread", "args": {"beyond": {"scaleDown": "Spread"}}}
+    ours = homeport({"schedulerName": "*", "pluginConfig": [beyond]})
+
+    (found,) = linted([scheduler(OFF), ours]).findings
+    assert ("costs-unwritten", Severity.WARNING, "profiles[0]") == (found.id, found.severity, found.field)
+    assert () == linted([scheduler(OFF, verbs=BOTH_VERBS | {"bindVerb": "bind"}), ours]).findings
+
+
 def test_each_point_is_told() -> None:
     one = scheduler({"filter": {"disabled": [{"name": "PodTopologySpread"}]}})
     twice, nowhere = linted([one, homeport({"schedulerName": "*", "plugins": {"filter": OFF["multiPoint"]}})]).findings

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from app.whatif.placing import Placement, Placer
+from app.kube.deletion_cost import NO_COST
+from app.whatif.placing import Placement, Placer, recreated
 from app.whatif.scratch import ScratchCluster
-from tests.builders import ZONE, JsonObject, constraint, controller
+from tests.builders import ZONE, JsonObject, constraint, controller, encoded
 from tests.harness import World
 from tests.unit.app.whatif.scratches import COMPLETE, decoded, node, pod, scratch_of
 
@@ -125,3 +126,23 @@ def test_the_source_does_not_change() -> None:
     assert before == world.cluster.generation
     assert [] == scratch.cluster.check()
     assert {"old"} == {it.name for it in world.cluster.pods()}
+
+
+def test_pods_get_the_deletion_costs_that_a_bind_would_set() -> None:
+    """Each zone gets two pods, of ranks 0 and 1. A pod that comes back has no rank yet."""
+    beyond = {"beyond": {"scaleDown": "Spread"}}
+    profile = {**COMPLETE, "pluginConfig": [{"name": "PodTopologySpread", "args": beyond}]}
+    owner = controller("ReplicaSet", "web")
+    spread = [constraint(ZONE, app="web")]
+    scratch = scratch_of(*(node(name, zone=name[0]) for name in ("a1", "b1")), profile=profile)
+    pods = [pod(f"web-{it}", cpu="100m", labels=WEB, spread=spread, owner=owner) for it in range(4)]
+
+    made = [scratch.cluster.core.decode_pod(encoded(it)) for it in pods]
+    placements: list[Placement] = []
+    for _ in Placer(scratch).placing(made, placements):
+        pass
+
+    bound = [scratch.cluster.pod(*it.key) for it in made]
+    costs = sorted((it.node_name, it.deletion_cost.value) for it in bound if it is not None)
+    assert [("a1", -1), ("a1", 0), ("b1", -1), ("b1", 0)] == costs
+    assert {NO_COST} == {recreated(it).deletion_cost for it in bound if it is not None}

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.cache.cluster import Cluster
+from app.kube.deletion_cost import DELETION_COST, NO_COST
 from app.whatif.simulated import ScaledWorkload
 from app.whatif.templates import scaled
 from tests.builders import JsonObject, controller, pod_object
@@ -78,6 +79,17 @@ def test_pods_go_in_the_order_of_the_controller() -> None:
     assert [f"web-{HASH}-3", f"web-{HASH}-1"] == names(rescaled(cluster, 2))[1]
     assert 4 == len(rescaled(cluster, 0).removed)
     assert ([], []) == names(rescaled(cluster, 4))
+
+
+def test_a_scale_down_goes_by_deletion_cost_and_a_new_pod_has_none() -> None:
+    """Then its bind gives it a new one, under ``scaleDown: Spread``."""
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    pods = [web(it, node=f"n{it}", annotations={DELETION_COST: str(-it % 3)}, status=ready) for it in range(3)]
+    cluster = cluster_of(*pods)
+
+    assert [f"web-{HASH}-0", f"web-{HASH}-2"] == names(rescaled(cluster, 1))[1]
+    (added,) = rescaled(cluster, 4).added
+    assert NO_COST == added.pod.deletion_cost
 
 
 def test_the_order_is_approximate_if_it_depends_on_more() -> None:

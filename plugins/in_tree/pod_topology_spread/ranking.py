@@ -1,0 +1,135 @@
+"""Ranks of a ReplicaSet's pods within their domain, for the option ``scaleDown: Spread`` of a profile.
+
+The rank of a pod is the smallest number that no live pod of its ReplicaSet has in the same domain. The Binding sets the
+deletion cost of the pod to minus the rank, and the ReplicaSet controller removes the pods of low cost first. So a
+scale-down removes the highest ranks of all domains before lower ones, which leaves about equal numbers of pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from app.framework.counts import Counts, Unprepared
+from app.framework.objects import Objects
+from app.kube.core_v1 import Pod, TopologySpreadConstraint
+from app.kube.kinds import REPLICA_SETS
+from app.kube.memo import Newest
+from plugins.in_tree.pod_topology_spread.args import HOSTNAME
+
+MOST_PODS: Final = 10_000
+"""Maximum number of pods of a ReplicaSet whose pods are ranked. Each bind reads all of them, about 0.1 µs each."""
+
+MOST_GIVEN: Final = 4096
+"""Maximum number of ranks in memory. A rank is used until the watch shows the pod with it, which takes a moment."""
+
+_MOST_SIZES: Final = 64
+_FEWEST_DOMAINS: Final = 2
+"""Minimum number of domains of a key over which pods can be spread."""
+
+
+SCALE_DOWN: Final = "scaleDown Spread by profile"
+
+
+def is_ranked(pod: Pod) -> bool:
+    """Return True if the pod's controller is a ReplicaSet."""
+    return pod.owner is not None and pod.owner.kind == REPLICA_SETS.kind
+
+
+class Ranks:
+    """Ranks of the pods of ReplicaSets. Remembers the ranks of binds that the watch has not shown yet."""
+
+    def __init__(self, counts: Counts, objects: Objects) -> None:
+        self._counts = counts
+        self._pods = objects.by_controller(REPLICA_SETS)
+        self._given = Newest[str, tuple[str, int]](MOST_GIVEN)
+        self._sizes: dict[str, tuple[int, int]] = {}
+
+    def give(self, pod: Pod, node_name: str, constraints: Iterable[TopologySpreadConstraint]) -> int | None:
+        """Return the rank of the pod on the node, and count the pod with it from now on; ``None`` if it gets none."""
+        rank = self.rank(pod, node_name, constraints)
+        if rank is not None:
+            self._given.put(pod.uid, (node_name, rank))
+        return rank
+
+    def rank(self, pod: Pod, node_name: str, constraints: Iterable[TopologySpreadConstraint]) -> int | None:
+        """Return the rank that the pod gets on the node; ``None`` if it gets none.
+
+        Only pods of a ReplicaSet are ranked, and only if their constraints have a key with several domains.
+        """
+        if pod.owner is None or not is_ranked(pod):
+            return None
+        key = self.widest_key(constraints, node_name)
+        pods = self._pods.get(pod.owner.uid, {})
+        if not key or len(pods) > MOST_PODS:
+            return None
+        domains = self._domains(key)
+        return self._free(pod, domains[node_name], domains, pods.values())
+
+    def widest_key(self, constraints: Iterable[TopologySpreadConstraint], node_name: str = "") -> str:
+        """Return the topology key with the fewest domains, hosts last; empty if no key has several.
+
+        With ``node_name``, only keys count that this node has.
+        """
+        sizes = {it.topology_key: self._size(it.topology_key) for it in constraints}
+        usable = [
+            key
+            for key, size in sizes.items()
+            if size >= _FEWEST_DOMAINS and (not node_name or node_name in self._domains(key))
+        ]
+        return min(usable, key=lambda it: (it == HOSTNAME, sizes[it]), default="")
+
+    def _free(self, pod: Pod, domain: str, domains: Mapping[str, str], pods: Iterable[Pod]) -> int:
+        """Return the smallest free rank. Pods without a rank take the lowest free ones.
+
+        The controller keeps them longest, because no annotation is a cost of 0. So they are the base of their domain,
+        on which the ranks of later pods stand.
+        """
+        taken: set[int] = set()
+        without = 0
+        for other in pods:
+            if domains.get(other.node_name) == domain and not other.terminating and other.uid != pod.uid:
+                rank = self._rank_of(other)
+                if rank is None:
+                    without += 1
+                else:
+                    taken.add(rank)
+        return _free_number(taken, without)
+
+    def _rank_of(self, pod: Pod) -> int | None:
+        """Return the pod's rank; ``None`` for a pod without an annotation, or with a cost above 0."""
+        cost = pod.deletion_cost.value
+        if cost is not None:
+            return -cost if cost <= 0 else None
+        node_name, rank = self._given.get(pod.uid, ("", None))
+        return rank if node_name == pod.node_name else None
+
+    def _size(self, key: str) -> int:
+        """Return the number of domains of a key. It is counted again only after a change of the nodes' values."""
+        domains = self._domains(key)
+        stamp = self._counts.stamp(key)
+        known, size = self._sizes.get(key, (0, 0))
+        if known != stamp:
+            if len(self._sizes) >= _MOST_SIZES:
+                self._sizes.clear()
+            size = len(set(domains.values()))
+            self._sizes[key] = (stamp, size)
+        return size
+
+    def _domains(self, key: str) -> Mapping[str, str]:
+        """Return the domain of each node. It is prepared already, unless the key is new or was evicted."""
+        try:
+            return self._counts.values(key)
+        except Unprepared as unprepared:
+            for _ in unprepared.steps:
+                pass
+            return self._counts.values(key)
+
+
+def _free_number(taken: Collection[int], skipped: int) -> int:
+    """Return the number that is not taken, after the ``skipped`` smallest numbers that are not taken."""
+    number = 0
+    while skipped or number in taken:
+        skipped -= number not in taken
+        number += 1
+    return number
