@@ -197,7 +197,7 @@ class Skews:
 
     async def _count(self) -> _Counted:
         now, began = self._clock(), thread_time()
-        estimate = SkewEstimate(self._cluster)
+        estimate = SkewEstimate(self._cluster, self._context.framework_for)
         await run_stepwise(estimate.collecting())
         workloads = estimate.workloads
         sorted_keys = sorted(workloads, key=lambda it: it[:3])

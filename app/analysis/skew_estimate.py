@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from app.analysis.pods_by_labels import PodsByLabels
@@ -10,6 +10,7 @@ from app.analysis.workloads import workload_of
 from app.cache.cluster import Cluster
 from app.kube.core_v1 import HONOR, Pod, TopologySpreadConstraint
 from app.kube.node_affinity import ANY_NODE
+from app.runtime.framework import Framework
 
 Key = tuple[str, str, str, tuple[TopologySpreadConstraint, ...], tuple[str | None, ...]]
 """Namespace, kind and name of a workload, its constraints, and the pods' values of their ``matchLabelKeys``.
@@ -17,16 +18,27 @@ Key = tuple[str, str, str, tuple[TopologySpreadConstraint, ...], tuple[str | Non
 Newer API servers merge these values into the selectors, so that revisions have different constraints anyway.
 """
 
+_SPREAD: Final = "PodTopologySpread"
 _MOST_KEYS: Final = 16
 _STEP: Final = 512
 
 
-class SkewEstimate:
-    """Workloads with spread constraints, and an estimate of their skews. ``workloads``: their pods by key."""
+def fills_fields(framework: Framework | None) -> bool:
+    """Return true if the profile fills in fields that constraints leave out (``beyond.defaults``)."""
+    plugin = None if framework is None else framework.plugins.get(_SPREAD)
+    return bool(getattr(plugin, "fills_fields", False))
 
-    def __init__(self, cluster: Cluster) -> None:
+
+class SkewEstimate:
+    """Workloads with spread constraints, and an estimate of their skews. ``workloads``: their pods by key.
+
+    ``framework_for``: returns the profile of a pod, if it has one.
+    """
+
+    def __init__(self, cluster: Cluster, framework_for: Callable[[Pod], Framework | None]) -> None:
         self.workloads: dict[Key, list[Pod]] = {}
         self._cluster = cluster
+        self._framework_for = framework_for
         self._pods = PodsByLabels()
 
     def collecting(self) -> Iterator[None]:
@@ -58,7 +70,10 @@ class SkewEstimate:
                     domain_of[constraint.topology_key] = domains = self._domains(constraint.topology_key)
                     sizes[constraint.topology_key] = len(set(domains.values()))
                     yield
-            lacks_keys = any(len(domain_of[it.topology_key]) < len(self._cluster.nodes) for it in constraints)
+            is_filled = fills_fields(self._framework_for(pod))
+            lacks_keys = is_filled or any(
+                len(domain_of[it.topology_key]) < len(self._cluster.nodes) for it in constraints
+            )
             for constraint in constraints:
                 counts = self._pods.by_domain(key[0], constraint, pod.labels, domain_of[constraint.topology_key])
                 is_zero = lacks_keys or _can_leave_out_nodes(pod, constraint)

@@ -62,7 +62,7 @@ def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budge
     unknown = _unknown(scratch.cluster, request)
     if unknown is not None:
         return {**answer, **nothing, "known": False, "suggestion": unknown}
-    estimate = SkewEstimate(scratch.cluster)
+    estimate = SkewEstimate(scratch.cluster, scratch.framework_for)
     yield "collecting workloads"
     yield from estimate.collecting()
     keys = [key for key in sorted(estimate.workloads, key=lambda it: it[:3]) if _matches(key, request)]

@@ -141,18 +141,23 @@ async def test_the_estimate_misses_no_workload_above_its_max_skew(
     assert expected == {it["name"] for it in every if it["above"]} == {it["name"] for it in above}
 
 
-async def test_the_estimate_misses_no_skew_of_the_nodes_that_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ["of the pods", "of the profile"])
+async def test_the_estimate_misses_no_skew_of_the_nodes_that_count(tmp_path: Path, policy: str) -> None:
     """The tainted node does not count, so its zone has no pods for the constraint."""
+    is_own = policy == "of the pods"
+    beyond = {} if is_own else {"beyond": {"defaults": {"nodeTaintsPolicy": "Honor"}}}
+    args = [{"name": "PodTopologySpread", "args": beyond}]
     nodes = [
         node_object("t", zone="z0", taints=[taint("gpu")]),
         *(node_object(f"n{it}", zone=f"z{it}") for it in (0, 1)),
     ]
     pods = [web(number, "t" if number < 2 else "n1") for number in range(4)]
     for pod in pods:
-        pod["spec"]["topologySpreadConstraints"] = [constraint(app="web", taints_policy="Honor")]
+        pod["spec"]["topologySpreadConstraints"] = [constraint(app="web", taints_policy="Honor" if is_own else None)]
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*nodes, *pods]}))
-    async with serving(Settings(cluster=str(path)), SHIPPED, DEFAULT_WEIGHTS) as api:
+    profiles = [{"schedulerName": "*", "pluginConfig": args}]
+    async with serving(Settings(cluster=str(path), profiles=profiles), SHIPPED, DEFAULT_WEIGHTS) as api:
         assert [2] == [it["skew"] for it in await listed(api, "?above=true")]
 
 

@@ -82,6 +82,11 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         self._selectors = DefaultSelectors(handle.objects)
         self._own = Memo[tuple[LabelSet, PodSpec, str], tuple[Constraint, ...]](_MEMO_BYTES)
 
+    @property
+    def fills_fields(self) -> bool:
+        """True if the profile fills in fields of constraints."""
+        return self._missing is not None
+
     def pre_filter(self, state: CycleState, pod: Pod) -> tuple[Status, None]:
         unread = self._unread(pod)
         if unread:
