@@ -31,6 +31,7 @@ from app.config.mistakes import Mistake
 from app.config.settings import Settings, is_loopback
 from app.controllers.expiring import ExpiringVerdicts
 from app.controllers.fallbacks import SpreadFallbacks
+from app.controllers.missing_domains import MissingDomains
 from app.controllers.nominations import CountedNominations
 from app.controllers.plugin_runs import runs_of
 from app.controllers.recount import RecountController
@@ -43,7 +44,7 @@ from app.feeds.feed import Feed, Loader
 from app.feeds.live import LiveFeed
 from app.feeds.uncached_reader import ApiUncachedReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
-from app.framework.handle import Handle, ProfileContext, Timing
+from app.framework.handle import Handle, Timing
 from app.framework.spec import PluginSpec
 from app.homes.homes_page import homes_router, unusable_homes
 from app.homes.lists import HomeLists
@@ -53,6 +54,7 @@ from app.kube.credentials import load
 from app.memory.expected_binds import ExpectedBinds
 from app.memory.fallbacks import FallbackTable
 from app.memory.filter_results import FilterResultCache
+from app.memory.known_domains import DomainTable, SpreadTables
 from app.memory.picks import Picks
 from app.memory.recent_refusals import RecentRefusals
 from app.memory.refusal_cache import RefusalCache
@@ -203,10 +205,12 @@ class HomeportService:
             monotonic,
             extras=core_for(resolved).extras,
         )
-        self._fallbacks = FallbackTable("" if settings.explains_all else _NEEDS_COMPLETE)
+        self._spread = SpreadTables(
+            FallbackTable("" if settings.explains_all else _NEEDS_COMPLETE), DomainTable(monotonic)
+        )
         self._frameworks = self._build(resolved, registry)
         self._explain = wiring.explain_snapshot(
-            settings, resolved, self._cluster, self._feed, self._frameworks, self._nominations, self._fallbacks
+            settings, resolved, self._cluster, self._feed, self._frameworks, self._nominations, self._spread
         )
 
         self._refused = RecentRefusals(self._metrics.refusals.labels)
@@ -281,12 +285,12 @@ class HomeportService:
         )
         supervisor.while_leading("sampling guard", sampling.run)
         supervisor.while_leading("second looks", second_looks.run)
-        if self._recorder is not None or self._fallbacks.is_enabled:
+        if self._recorder is not None or self._spread.fallbacks.is_enabled:
             fallbacks = self._spread_fallbacks(acting)
-            blocks = SpreadBlocks(acting, self._explain, self._fallbacks).of
+            blocks = SpreadBlocks(acting, self._explain, self._spread.fallbacks).of
             blocked = SpreadEvents(self._cluster, lambda: self._refused, blocks, self._events, fallbacks, monotonic)
             supervisor.while_leading("spread events", blocked.run)
-            if self._fallbacks.is_enabled:
+            if self._spread.fallbacks.is_enabled:
                 supervisor.while_leading("spread fallbacks", fallbacks.run)
         expiring = ExpiringVerdicts(self._cluster, lambda: self._refused, second_looks, time)
         supervisor.everywhere("expiring verdicts", expiring.run)
@@ -299,6 +303,10 @@ class HomeportService:
             supervisor.while_leading("activation", self._writes.activate.run)
         skews = Skews(context, monotonic)
         supervisor.while_leading("workload skew", skews.run)
+        if self._recorder is not None and self._spread.domains.is_used:
+            counts, profile_of = self._cluster.counts, partial(_profile_of, context)
+            missing = MissingDomains(self._spread.domains, counts, skews.workloads, profile_of, self._recorder)
+            supervisor.while_leading("missing domains", missing.run)
         supervisor.everywhere("check", self._recount.run)
         supervisor.everywhere("lag", partial(watch_lag, self._metrics.loop_lag.observe))
         if self._certificates is not None:
@@ -310,17 +318,19 @@ class HomeportService:
         return sampling, second_looks, skews
 
     def _spread_fallbacks(self, context: VerbContext) -> SpreadFallbacks:
-        def profile_of(pod: Pod) -> str:
-            framework = context.framework_for(pod)
-            return "" if framework is None else framework.scheduler_name
-
         def not_usable(pod: Pod, profile: str) -> str:
             problem = context.problem() or self._explain.problem()
             return problem or next(iter(self._explain.not_judged(profile, pod).values()), "")
 
         activate = self._writes.activate
         return SpreadFallbacks(
-            self._fallbacks, self._cluster, profile_of, not_usable, self._events, activate, monotonic
+            self._spread.fallbacks,
+            self._cluster,
+            partial(_profile_of, context),
+            not_usable,
+            self._events,
+            activate,
+            monotonic,
         )
 
     def _is_sample(self, names: int) -> bool:
@@ -495,11 +505,7 @@ class HomeportService:
             nodes=Nodes(self._cluster),
             terms=self._cluster.terms,
             timing=Timing(repair_interval=self._settings.repair_interval),
-            profile=ProfileContext(
-                serves.__contains__,
-                is_sample=self._is_sample,
-                fallbacks=self._fallbacks.of(profile.scheduler_name),
-            ),
+            profile=self._spread.context_of(profile.scheduler_name, serves.__contains__, self._is_sample),
             event_recorder=ReadOnlyEvents(self._events),
             activate=ReadOnlyActivate(self._writes.activate),
             is_asked=is_read_only,
@@ -734,6 +740,12 @@ def serve(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mappin
         tls = listener.certificates is not None
         _LOG.info("serving", listener=listener.name, host=host, port=port, tls=tls, version=version)
     run(web, listeners, service.leave)
+
+
+def _profile_of(context: VerbContext, pod: Pod) -> str:
+    """Return the name of the pod's profile; empty if it has none."""
+    framework = context.framework_for(pod)
+    return "" if framework is None else framework.scheduler_name
 
 
 def _log_notices(resolved: Iterable[ResolvedProfile]) -> None:

@@ -19,12 +19,12 @@ from app.controllers.nominations import CountedNominations
 from app.feeds.feed import Feed, Loader, SavedFeed
 from app.feeds.live import LiveFeed
 from app.feeds.saved import load_saved
-from app.framework.handle import Handle, ProfileContext
+from app.framework.handle import Handle
 from app.framework.uses import Use
 from app.homes.lists import share_memory
 from app.kube.client import REQUEST_SECONDS
 from app.kube.kinds import PRIORITY_CLASSES
-from app.memory.fallbacks import FallbackTable
+from app.memory.known_domains import SpreadTables
 from app.replicas.authority import Authority, CertificateSpec
 from app.replicas.lease import post_seconds
 from app.rights.access_review import PermissionCheck
@@ -117,7 +117,7 @@ def explain_snapshot(
     feed: Feed,
     frameworks: Mapping[str, Framework],
     nominations: CountedNominations,
-    fallbacks: FallbackTable,
+    spread: SpreadTables,
 ) -> ExplainSnapshot:
     """Create the snapshot of explain. The parameters from ``cluster`` on are those that decisions use.
 
@@ -130,7 +130,7 @@ def explain_snapshot(
         if settings.cluster is None:
             own = Cluster(core_for(merged))
             own_feed = LiveFeed(settings.kubeconfig, own, kinds_of(merged), max_age=settings.max_feed_age, beside=True)
-        own_frameworks = frameworks_of_explain(merged, own, nominations.on(own), frameworks, fallbacks)
+        own_frameworks = frameworks_of_explain(merged, own, nominations.on(own), frameworks, spread)
     return ExplainSnapshot(
         own,
         own_feed,
@@ -157,7 +157,7 @@ def frameworks_of_explain(
     cluster: Cluster,
     nominations: CountedNominations,
     deciding: Mapping[str, Framework],
-    fallbacks: FallbackTable,
+    spread: SpreadTables,
 ) -> dict[str, Framework]:
     """Create frameworks whose plugins only answer queries. Their calls are not counted in the metrics."""
     guard = Guard(Metrics())
@@ -174,9 +174,7 @@ def frameworks_of_explain(
             waiting=waiting,
             nodes=Nodes(cluster),
             terms=cluster.terms,
-            profile=ProfileContext(
-                serves, is_sample=lambda _names: False, fallbacks=fallbacks.of(profile.scheduler_name)
-            ),
+            profile=spread.context_of(profile.scheduler_name, serves, lambda _names: False),
             is_asked=lambda: True,
         )
         framework = build(

@@ -14,7 +14,15 @@ from app.cache.nodes import Nodes
 from app.config.profile import Profile
 from app.framework.cycle_state import CycleState
 from app.framework.events import NO_EVENTS, EventRecorder
-from app.framework.handle import Fallbacks, Handle, NoFallbacks, ProfileContext, Timing
+from app.framework.handle import (
+    Fallbacks,
+    Handle,
+    KnownDomains,
+    NoFallbacks,
+    NoKnownDomains,
+    ProfileContext,
+    Timing,
+)
 from app.framework.node_info import Candidates
 from app.framework.parts import extras_of
 from app.framework.spec import PluginSpec
@@ -94,6 +102,7 @@ class World:
         specs: Iterable[PluginSpec[Any]] = (),
         events: EventRecorder = NO_EVENTS,
         fallbacks: Fallbacks | None = None,
+        known_domains: KnownDomains | None = None,
     ) -> None:
         found = Profile.model_validate(profile or {})
         resolved = resolve([found], Registry([*SHIPPED, *specs], DEFAULT_WEIGHTS))[0]
@@ -110,7 +119,7 @@ class World:
             Nodes(self.cluster),
             self.cluster.terms,
             Timing(self.clock, self.wall_clock),
-            ProfileContext(fallbacks=fallbacks or NoFallbacks()),
+            ProfileContext(fallbacks=fallbacks or NoFallbacks(), known_domains=known_domains or NoKnownDomains()),
             events,
         )
         self.framework: Framework = build(

@@ -155,6 +155,10 @@ class Skews:
             seconds = 0.0 if self._last is None else self._last.seconds
             await asyncio.sleep(max(REFRESH_SECONDS, PAUSE_FACTOR * seconds))
 
+    async def workloads(self) -> Mapping[Key, Sequence[Pod]]:
+        """Return the pods of all workloads with constraints, of the last count or a new one. Raises ``VerbFailure``."""
+        return (await self._current()).workloads
+
     async def page(
         self, namespace: str, kind: str, name: str, start: int, *, above: bool, selector: Selector = EVERYTHING
     ) -> SkewPage:

@@ -37,12 +37,16 @@ def spread_lines(changes: Sequence[Json]) -> Iterator[str]:
             it["workload"],
             it["topologyKey"],
             f"{it['skewBefore']} -> {it['skewAfter']}",
-            f"{it['maxSkew']}{'' if it['whenUnsatisfiable'] == 'DoNotSchedule' else ' (soft)'}",
+            ", ".join((f"{it['maxSkew']}{_soft(it)}", *it["options"])),
             _pods(it["before"], it["after"]),
         )
         for it in changes
     ]
     yield from table.lines(("workload", "key", "skew", "allowed", "pods of the domains"), rows)
+
+
+def _soft(change: Json) -> str:
+    return "" if change["whenUnsatisfiable"] == "DoNotSchedule" else " (soft)"
 
 
 def _pods(before: Mapping[str, int], after: Mapping[str, int]) -> str:

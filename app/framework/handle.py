@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final, NoReturn, Protocol
 
 from msgspec import Struct
@@ -154,6 +154,28 @@ class NoFallbacks:
         return ()
 
 
+class KnownDomains(Protocol):
+    """Domains of topology keys that a profile knows, even while none of their nodes exists."""
+
+    def declare(self, domains: Mapping[str, Collection[str]], remember: float | None) -> None:
+        """Declare domains by topology key. ``remember``: seconds for which domains that had nodes are known, too."""
+        ...
+
+    def missing(self, key: str, present: Collection[str]) -> Collection[str]:
+        """Return the sorted known domains of a topology key without those in ``present``."""
+        ...
+
+
+class NoKnownDomains:
+    """``KnownDomains`` without memory."""
+
+    def declare(self, domains: Mapping[str, Collection[str]], remember: float | None) -> None:
+        pass
+
+    def missing(self, key: str, present: Collection[str]) -> Collection[str]:
+        return ()
+
+
 class Timing(Struct, frozen=True):
     """Clocks and delays of a plugin, which tests can replace.
 
@@ -177,7 +199,7 @@ class ProfileContext(Struct, frozen=True):
     whose state PreFilter has prepared. ``why`` runs in-tree filters on one node, including filters that the profile
     does not have. Its verdict is for messages, never for decisions. ``is_sample`` takes the number of names in a filter
     request. It returns True if kube-scheduler might have left out nodes that its own filters pass. ``fallbacks`` has
-    the spread constraints of waiting pods that are soft now.
+    the spread constraints of waiting pods that are soft now. ``known_domains`` has domains without nodes.
     """
 
     serves: Callable[[str], bool] = _any_scheduler
@@ -186,6 +208,7 @@ class ProfileContext(Struct, frozen=True):
     why: Why = _unknown_verdict
     is_sample: Callable[[int], bool] = _always_a_sample
     fallbacks: Fallbacks = NoFallbacks()
+    known_domains: KnownDomains = NoKnownDomains()
 
 
 class Handle(Struct, frozen=True):

@@ -19,7 +19,7 @@ from app.kube.core_v1 import DEFAULT_SCHEDULER_NAME
 from app.kube.durations import BadDuration, duration, parse_duration
 from app.lint.manifests import ManifestObject
 from app.lint.rules import COSTS_UNWRITTEN, SHORT_GRACE, SPREAD_NOWHERE, SPREAD_TWICE, Mistaken, Severity
-from app.runtime.profiles import ProfileErrors
+from app.runtime.profiles import ProfileErrors, ResolvedProfile
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS, Registry
 from app.runtime.resolving import resolve
 
@@ -57,6 +57,17 @@ def scheduler_names(document: Mapping[str, Any]) -> Iterator[str]:
         yield name if isinstance(name, str) and name else DEFAULT_SCHEDULER_NAME
     if not profiles:
         yield DEFAULT_SCHEDULER_NAME
+
+
+def spread_options(document: Mapping[str, Any], registry: Registry) -> Iterator[tuple[str, Any]]:
+    """Yield the schedulerName and the options ``beyond`` of PodTopologySpread, for each profile with such options.
+
+    Raises ``BadField``.
+    """
+    for profile in _homeport_profiles(document):
+        options = getattr(_resolved(profile, registry, ()).args.get(_SPREAD), "beyond", None)
+        if options is not None:
+            yield profile.scheduler_name, options
 
 
 def of_grace(document: Mapping[str, Any]) -> Iterator[Mistaken]:
@@ -247,8 +258,12 @@ def _spread_points(profile: Profile, registry: Registry, place: Place) -> set[st
 
     It is at reserve only with ``scaleDown: Spread``.
     """
+    resolved = _resolved(profile, registry, place)
+    return {point for point in (*_VERBS, _RESERVE) if any(ref.name == _SPREAD for ref in resolved.at(point))}
+
+
+def _resolved(profile: Profile, registry: Registry, place: Place) -> ResolvedProfile:
     try:
-        resolved = resolve([profile], registry)[0]
+        return resolve([profile], registry)[0]
     except ProfileErrors as errors:
         raise BadField(place or ("profiles",), errors.messages[0]) from None
-    return {point for point in (*_VERBS, _RESERVE) if any(ref.name == _SPREAD for ref in resolved.at(point))}

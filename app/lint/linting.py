@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.config.manifest_fields import BadField
 from app.config.mistakes import meant, written
+from app.config.profile import ANY
 from app.kube.core_v1 import DEFAULT_SCHEDULER_NAME
-from app.lint.configurations import is_homeport, is_scheduler, of_grace, of_pairing, pairings, scheduler_names
+from app.lint.configurations import (
+    is_homeport,
+    is_scheduler,
+    of_grace,
+    of_pairing,
+    pairings,
+    scheduler_names,
+    spread_options,
+)
 from app.lint.facts import ClusterFacts
 from app.lint.manifests import BrokenManifest, ManifestObject
 from app.lint.placement import of_placement, of_scheduler
-from app.lint.rules import RULES, LintFinding, LintRule, Mistaken, Need
+from app.lint.profile_options import of_domains, with_profile_fields
+from app.lint.rules import RULES, TAINTED_DOMAINS, LintFinding, LintRule, Mistaken, Need
 from app.lint.templates import of_template
 from app.lint.workloads import LintedWorkload, check_read, has_template, workload_of
 from app.runtime.registry import Registry
@@ -52,6 +63,7 @@ class Linter:
         self._namespace = namespace
         self._schedulers: set[str] = set() if facts is None else set(facts.schedulers())
         self._is_paired = False
+        self._spread_options: dict[str, Any] = {}
         self._findings: list[LintFinding] = []
         self._broken: list[BrokenManifest] = []
         self._notes: list[BrokenManifest] = []
@@ -99,6 +111,9 @@ class Linter:
         homeports = [it for it in manifests if is_homeport(it.value)]
         for scheduler in schedulers:
             self._schedulers |= {DEFAULT_SCHEDULER_NAME, *self._taken(scheduler, scheduler_names(scheduler.value))}
+        for homeport in homeports:
+            with suppress(BadField):  # such a configuration does not start, and says why
+                self._spread_options.update(spread_options(homeport.value, self._registry))
         for manifest in manifests:
             self._note_unknown(manifest.ignored, manifest.file, manifest.line)
             if has_template(manifest.value):
@@ -124,11 +139,22 @@ class Linter:
         self._add_all(manifest, self._of_workload(workload), ignored)
 
     def _of_workload(self, workload: LintedWorkload) -> Iterator[Mistaken]:
+        options = self._options_of(workload)
+        if options is not None:
+            workload = with_profile_fields(workload, options.defaults)
+            yield from of_domains(workload, options.domains)
         yield from of_template(workload)
         if self._facts is not None:
-            yield from of_placement(workload, self._facts)
+            mistakes = of_placement(workload, self._facts)
+            is_ignored = options is not None and options.untolerated_domains == "Ignore"
+            yield from (it for it in mistakes if not (is_ignored and it.rule is TAINTED_DOMAINS))
         if self._schedulers:
             yield from of_scheduler(workload, self._schedulers)
+
+    def _options_of(self, workload: LintedWorkload) -> Any:
+        """Return the options ``beyond`` of the profile for the pods; ``None`` if there are none, or none are known."""
+        name = "" if workload.pod is None else workload.pod.spec.scheduler_name
+        return self._spread_options.get(name, self._spread_options.get(ANY))
 
     def _add_all(
         self, manifest: ManifestObject, mistakes: Iterable[Mistaken], ignored: frozenset[str] | None = None

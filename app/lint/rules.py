@@ -57,6 +57,9 @@ ZONE_AND_HOST: Final = LintRule(
 VOLUME_ZONE: Final = LintRule(
     "volume-zone", "volumes bind more pods to a domain than a hard constraint allows there", Need.CLUSTER
 )
+MISSING_MIN_DOMAINS: Final = LintRule(
+    "missing-min-domains", "a hard constraint does not count declared domains that have no node yet"
+)
 UNKNOWN_SCHEDULER: Final = LintRule("unknown-scheduler", "no known scheduler has the schedulerName", Need.SCHEDULERS)
 SHORT_GRACE: Final = LintRule(
     "short-grace", "the grace period of homes ends before the pods of a failed node are evicted"
@@ -83,6 +86,7 @@ RULES: Final = (
     TAINTED_DOMAINS,
     ZONE_AND_HOST,
     VOLUME_ZONE,
+    MISSING_MIN_DOMAINS,
     UNKNOWN_SCHEDULER,
     SHORT_GRACE,
     SPREAD_TWICE,

@@ -115,6 +115,7 @@ class SpreadChange(CamelModel):
     after: dict[str, int]
     skew_before: int
     skew_after: int
+    options: list[str] = Field(description="Options of the profile that change the constraint, as texts.")
 
 
 class FullNode(CamelModel):

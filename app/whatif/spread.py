@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +14,9 @@ from app.framework.explanation import DomainLimit
 from app.framework.node_info import Candidates
 from app.kube.core_v1 import Pod
 from app.whatif.scratch import ScratchCluster
+
+_OWN_TERMS: Final = ("maxSkew ", "minDomains ")
+"""Beginnings of the terms that come from the constraint itself."""
 
 
 class SpreadState(Struct, frozen=True):
@@ -56,6 +59,7 @@ def changes(before: Mapping[str, SpreadState], after: Mapping[str, SpreadState])
                 "after": limit.pods,
                 "skewBefore": 0 if was is None else skew_of(was),
                 "skewAfter": skew_of(limit),
+                "options": [it for it in limit.terms if not it.startswith(_OWN_TERMS)],
             }
 
 

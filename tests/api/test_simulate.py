@@ -413,3 +413,19 @@ class TestCommand:
         monkeypatch.setattr(running.InlineRunner, "_shown", interrupted)
 
         assert 130 == homeport(["simulate", "scale", "deploy/web=3", "-n", "default", "--saved", str(saved), "-q"])
+
+
+async def test_options_of_the_profile_decide_and_are_named(saved: Path) -> None:
+    """Zone c is cordoned. In-tree, the zones a and b take one more pod each."""
+    objects = [*OBJECTS[:2], {**OBJECTS[2], "spec": {"unschedulable": True}}, *OBJECTS[3:]]
+    saved.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    scale = {"namespace": "default", "kind": "Deployment", "name": "web", "replicas": 6}
+    found = {}
+    for name, beyond in (("in-tree", None), ("options", {"untoleratedDomains": "Ignore"})):
+        args = [{"name": "PodTopologySpread", "args": {"beyond": beyond}}]
+        settings = Settings(cluster=str(saved), profiles=[{"schedulerName": "default-scheduler", "pluginConfig": args}])
+        async with serving(settings, SHIPPED, DEFAULT_WEIGHTS) as api:
+            answer = await simulated(api, scale=[scale])
+        found[name] = (answer["placed"], answer["waiting"], answer["spread"][0]["options"])
+
+    assert found == {"in-tree": (0, 4, []), "options": (4, 0, ["untoleratedDomains Ignore by profile"])}

@@ -74,7 +74,7 @@ SHORT: Final = replace(
     stock_room_binds=0,
     machines=20,
     restarts=5,
-    scenarios=("race", "overbook", "kills", "restarts", "restarts-soft", "leaders", "crashes", "outage"),
+    scenarios=("race", "beyond", "overbook", "kills", "restarts", "restarts-soft", "leaders", "crashes", "outage"),
 )
 SAMPLE: Final = replace(
     SHORT,
@@ -94,6 +94,7 @@ Scenario = Callable[[Sizes, int], Report]
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     "race": lambda sizes, seed: waves.race(sizes.binds, sizes.per_app, seed),
+    "beyond": lambda sizes, seed: waves.beyond(sizes.binds // 4, sizes.per_app, seed, together=bool(sizes.scenarios)),
     "failing": lambda sizes, seed: waves.failing(sizes.binds, sizes.per_app, seed),
     "in-tree": lambda sizes, seed: waves.in_tree(sizes.in_tree_binds, IN_TREE_PER_APP, seed),
     "kills": lambda sizes, seed: kills.kills(sizes.kills, seed),

@@ -35,7 +35,7 @@ Item = TypeVar("Item")
 class Arena:
     """A control plane of its own with ``nodes`` nodes, as many in each zone. ``plane``: one that is not started yet.
 
-    ``cpu``: of each node; all else is there in plenty.
+    ``cpu``: of each node; all else is there in plenty. ``spec``: fields of the nodes' spec by zone.
     """
 
     def __init__(
@@ -45,8 +45,10 @@ class Arena:
         plane: ControlPlane | None = None,
         *,
         cpu: str = "640",
+        spec: Mapping[str, Json] = {},
     ) -> None:
         self._cpu = cpu
+        self._spec = spec
         self.folder = Path(tempfile.mkdtemp(prefix="homeport-chaos-"))
         self._cleanup = ExitStack()
         self._cleanup.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -76,6 +78,7 @@ class Arena:
     def _create_node(self, name: str) -> None:
         zone = name.rpartition("-")[0]
         node = objects.node(name, zone=zone, cpu=self._cpu, memory="2560Gi", pods="1000")
+        node["spec"] = {**node.get("spec", {}), **self._spec.get(zone, {})}
         node["status"]["nodeInfo"] = {"systemUUID": f"machine-of-{name}"}
         self.plane.client.create_node(node)
 

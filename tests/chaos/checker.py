@@ -34,6 +34,7 @@ HARD: Final = "DoNotSchedule"
 HOME: Final = "homeport.dev/home"
 ADDRESS: Final = "homeport.dev/address"
 FENCE: Final = "homeport.dev/unclear-bind"
+NO_OPTIONS: Final[Json] = {}
 FINISHED: Final = ("Succeeded", "Failed")
 _MATCH_FIELDS: Final = "matchFields"
 
@@ -127,8 +128,11 @@ class _State:
             raise UnsupportedHistory(f"node {name} changed while pods were bound")
 
 
-def judge_order(history: Iterable[Event]) -> OrderJudgement:
-    """Judge every binding of a pod that was seen waiting. Raises ``UnsupportedHistory``."""
+def judge_order(history: Iterable[Event], beyond: Json = NO_OPTIONS) -> OrderJudgement:
+    """Judge every binding of a pod that was seen waiting. Raises ``UnsupportedHistory``.
+
+    ``beyond``: options of the profile that change the rule, as in Homeport's configuration.
+    """
     state, judgement = _State(), OrderJudgement()
     for event in ordered(history):
         bound = state.apply(event)
@@ -136,14 +140,20 @@ def judge_order(history: Iterable[Event]) -> OrderJudgement:
             continue
         judgement.binds += 1
         for constraint in hard_constraints(bound):
-            _judge_binding(state, event, constraint, judgement)
+            _judge_binding(state, event, _filled(constraint, beyond), judgement, beyond)
     return judgement
 
 
-def _judge_binding(state: _State, event: Event, constraint: Json, judgement: OrderJudgement) -> None:
+def _filled(constraint: Json, beyond: Json) -> Json:
+    """The constraint with the profile's values of fields that it leaves out."""
+    missing: Json = beyond.get("defaults") or {}
+    return {**missing, **{field: value for field, value in constraint.items() if value}}
+
+
+def _judge_binding(state: _State, event: Event, constraint: Json, judgement: OrderJudgement, beyond: Json) -> None:
     pod, others = event.found, [it for uid, it in state.pods.items() if uid != event.uid]
     counts = _counted(pod, constraint, state.nodes.values(), others)
-    if _kept(pod, constraint, counts, state.nodes):
+    if _kept(pod, constraint, counts, state.nodes, beyond):
         return
     found = Violation(event.revision, _name(pod), _node_of(pod), _described(constraint), dict(counts))
     since = state.created[event.uid]
@@ -151,20 +161,34 @@ def _judge_binding(state: _State, event: Event, constraint: Json, judgement: Ord
         if revision < since:
             break
         others.append(put_back)
-        if _kept(pod, constraint, _counted(pod, constraint, state.nodes.values(), others), state.nodes):
+        if _kept(pod, constraint, _counted(pod, constraint, state.nodes.values(), others), state.nodes, beyond):
             judgement.excused.append(found)
             return
     judgement.violations.append(found)
 
 
-def _kept(pod: Json, constraint: Json, counts: Mapping[str, int], nodes: Mapping[str, Json]) -> bool:
-    """kube-scheduler's rule for one pod on one node: matching pods there, with it, less the minimum over domains."""
+def _kept(pod: Json, constraint: Json, counts: Mapping[str, int], nodes: Mapping[str, Json], beyond: Json) -> bool:
+    """kube-scheduler's rule for one pod on one node: matching pods there, with it, less the minimum over domains.
+
+    With options, the minimum is that of the open domains, and a domain can grow to the size of the largest one.
+    """
     node = nodes.get(_node_of(pod))
     domain = None if node is None else _node_labels(node).get(constraint["topologyKey"])
     if domain is None:
         return False
     here = counts.get(domain, 0) + int(_matches(constraint, pod, pod))
-    return here - _minimum(constraint, counts) <= int(constraint["maxSkew"])
+    compared = counts
+    if beyond.get("untoleratedDomains") == "Ignore":
+        key = constraint["topologyKey"]
+        open_domains = {_node_labels(it).get(key) for it in nodes.values() if _is_open(pod, it)}
+        compared = {name: count for name, count in counts.items() if name in open_domains} or counts
+    minimum = _minimum(constraint, compared, len(counts))
+    most = max(compared.values(), default=0) if beyond.get("onViolation") == "AllowNotWorse" else 0
+    return here <= max(int(constraint["maxSkew"]) + minimum, most)
+
+
+def _is_open(pod: Json, node: Json) -> bool:
+    return not node["spec"].get("unschedulable") and _tolerates(pod, node)
 
 
 def judge_rest(history: Iterable[Event]) -> list[Violation]:
@@ -218,8 +242,9 @@ def _counted(pod: Json, constraint: Json, nodes: Iterable[Json], pods: Iterable[
     return counts
 
 
-def _minimum(constraint: Json, counts: Mapping[str, int]) -> int:
-    if len(counts) < int(constraint.get("minDomains") or 1):
+def _minimum(constraint: Json, counts: Mapping[str, int], domains: int | None = None) -> int:
+    """The smallest count; ``domains``: how many domains count for ``minDomains``, if not those of ``counts``."""
+    if (len(counts) if domains is None else domains) < int(constraint.get("minDomains") or 1):
         return 0
     return min(counts.values(), default=0)
 

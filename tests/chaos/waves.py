@@ -179,13 +179,60 @@ def failing(binds: int, per_app: int, seed: int) -> Report:
     return report
 
 
+OPTIONS: Final[Mapping[str, Json]] = {
+    "untoleratedDomains": {"untoleratedDomains": "Ignore"},
+    "onViolation": {"onViolation": "AllowNotWorse"},
+    "defaults": {"defaults": {"nodeTaintsPolicy": "Honor", "matchLabelKeys": ["rev"]}},
+    "fallback": {"fallback": {"after": "10m"}},
+}
+"""The options of a profile that change the rule of a hard constraint."""
+
+TAINT: Final[Json] = {"key": "beyond", "value": "x", "effect": "NoSchedule"}
+
+
+def beyond(binds: int, per_app: int, seed: int, *, together: bool) -> Report:
+    """The race while pods are deleted at random: with each option, or with all ``together``.
+
+    The checker knows the rule as it then reads. A zone is closed where the option lets it leave the comparison. No pod
+    waits long enough for ``fallback``.
+    """
+    report = Report("the race with options of spread beyond kube-scheduler's rules")
+    every = {field: value for option in OPTIONS.values() for field, value in option.items()}
+    for name, option in {"all options": every}.items() if together else OPTIONS.items():
+        closed: Json = {"taints": [TAINT]} if "defaults" in option else {}
+        if "untoleratedDomains" in option:
+            closed["unschedulable"] = True
+        args = [{"name": "PodTopologySpread", "args": {"beyond": option}}]
+        settings = {"profiles": [{"schedulerName": "*", "pluginConfig": args}], "explain": "complete"}
+        with racing(seed, settings=settings, spec={"zone-c": closed}) as (arena, homeport, _):
+            waves = Waves(arena, (*STOCK, PLAIN), seed)
+            for _ in range(-(-binds // (per_app * APPS))):
+                pods = waves.pods(Wave(per_app), one)
+                for number, pod in enumerate(pods):
+                    pod["metadata"]["labels"]["rev"] = str(number % 2)
+                waves.play(pods, deletions=per_app, judge_rest=False)
+            order = checker.judge_order(waves.arena.observer.history(), option)
+            report.add(f"{name}: pods bound", order.binds)
+            report.add(f"{name}: violations in the order of acceptance", len(order.violations), 0)
+            report.add(f"{name}: excused by a deletion since the pod was created", len(order.excused))
+            report.details[name] = [evidence(it) for it in order.violations[:EVIDENCE]]
+            report.details[f"{name}: waiting"] = waves.tally.stuck[:EVIDENCE]
+            consistency(report, homeport)
+    return report
+
+
 @contextmanager
 def racing(
-    seed: int, module: str = "homeport", environment: Mapping[str, str] | None = None
+    seed: int,
+    module: str = "homeport",
+    environment: Mapping[str, str] | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    spec: Mapping[str, Json] = {},
 ) -> Iterator[tuple[Arena, Homeport, PlainBinder]]:
     """An arena with a Homeport, two kube-schedulers and the plain binder at work."""
-    with Arena(NODES) as arena:
-        homeport = arena.homeport(module=module, environment=environment)
+    with Arena(NODES, spec=spec) as arena:
+        homeport = arena.homeport(module=module, environment=environment, settings=settings)
         for name in STOCK:
             arena.scheduler(name, homeport, **QUICK_RETRIES)
         with PlainBinder(arena.observer, PLAIN, [homeport.url], arena.nodes, seed) as plain:

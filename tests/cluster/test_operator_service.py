@@ -6,6 +6,7 @@ the address from which this API server connects.
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -71,6 +72,27 @@ def test_a_drain_is_posted_through_the_api_server(cluster: Cluster, release: Rel
 
     assert run.stderr.startswith(FROM)
     assert "node-a" == json.loads(run.stdout)["items"][0]["node"]
+
+
+def test_the_page_comes_through_the_api_server(cluster: Cluster, release: Release) -> None:
+    """With its modules, and the JSON that they read by URLs relative to the page."""
+    service = json.loads(cluster.kubectl("get", "service", SERVICE, "--namespace", NAME, "--output=json"))
+    (port,) = service["spec"]["ports"]
+    scheme = "https" if port.get("appProtocol") == "https" or port["name"] == "https" else "http"
+    proxy = f"/api/v1/namespaces/{NAME}/services/{scheme}:{SERVICE}:{port['name']}/proxy"
+
+    def read(path: str) -> str:
+        return cluster.kubectl("get", "--raw", f"{proxy}{path}")
+
+    page = read("/ui/")
+    files = re.findall(r'(?:src|href)="([^"#]+)"', page)
+    overview, nodes = json.loads(read("/api/v1/overview")), json.loads(read("/api/v1/nodes"))
+
+    assert {"main.js", "style.css", "icon.svg"} == set(files)
+    assert [True] * 3 == [bool(read(f"/ui/{it}")) for it in files]
+    assert WAITING in json.dumps(overview)
+    assert "node-a" in json.dumps(nodes)
+    assert "node-a" in read("/api/v1/drain?node=node-a")
 
 
 def test_the_plugin_for_krew_prints_the_same(cluster: Cluster, release: Release, tmp_path: Path) -> None:

@@ -70,6 +70,9 @@ def _objects(rule: str, example: dict[str, Any], *beside: dict[str, Any]) -> lis
         return [{"apiVersion": "kubescheduler.config.k8s.io/v1", **example}, *(beside or (HOMEPORT,))]
     if "pluginConfig" in example:
         return [{**HOMEPORT, "profiles": [example]}]
+    beyond = example.pop("beyond", None)
+    args = [{"name": "PodTopologySpread", "args": {"beyond": beyond}}]
+    profiles = [{**HOMEPORT, "profiles": [{"schedulerName": "*", "pluginConfig": args}]}] if beyond else []
     spread = example.pop("topologySpreadConstraints", [])
     selected = spread[0]["labelSelector"]["matchLabels"] if spread else {}
     own = {
@@ -79,7 +82,8 @@ def _objects(rule: str, example: dict[str, Any], *beside: dict[str, Any]) -> lis
     }
     is_set = rule == "volume-zone"
     return [
+        *profiles,
         workload(
             *spread, kind="StatefulSet" if is_set else "Deployment", more=CLAIMS if is_set else None, **own, **example
-        )
+        ),
     ]

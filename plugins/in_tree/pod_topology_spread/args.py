@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from app.framework.spec import PluginArgs
 from app.kube.core_v1 import HONOR, SCHEDULE_ANYWAY, TopologySpreadConstraint
 from app.kube.durations import Seconds
-from app.kube.selectors import is_label_key
+from app.kube.selectors import is_label_key, is_label_value
 
 NAME: Final = "PodTopologySpread"
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -23,6 +23,12 @@ SYSTEM_DEFAULTS: Final = (
 )
 """Default constraints with ``defaultingType: System``."""
 
+
+MOST_KEYS: Final = 16
+"""Maximum number of topology keys whose domains a profile declares."""
+
+MOST_DOMAINS: Final = 100
+"""Maximum number of declared domains of a topology key."""
 
 MOST_MATCH_LABEL_KEYS: Final = 8
 """Maximum number of default ``matchLabelKeys``."""
@@ -113,6 +119,20 @@ class Fallback(BaseModel):
     after: Annotated[Seconds, Field(ge=10.0, le=86_400.0)]
 
 
+def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if not value or not is_label_value(value):
+            raise ValueError(f"{value!r} is not a valid label value")
+    if len(set(values)) < len(values):
+        raise ValueError("a domain is given twice")
+    return values
+
+
+DomainNames: TypeAlias = Annotated[
+    tuple[str, ...], Field(min_length=1, max_length=MOST_DOMAINS), AfterValidator(_distinct)
+]
+
+
 class Beyond(BaseModel):
     """Rules that kube-scheduler does not have; see ADR 59. Without them, the rules are exactly kube-scheduler's.
 
@@ -120,7 +140,9 @@ class Beyond(BaseModel):
     domains that have a node without a cordon and without taints that the pod does not tolerate. ``onViolation``:
     ``AllowNotWorse`` also lets a pod onto nodes where it does not raise the skew of a violated constraint.
     ``fallback``: when a hard constraint becomes soft for a pod that waits. ``scaleDown``: ``Spread`` sets the deletion
-    cost of the pods of ReplicaSets at bind, so that a scale-down keeps the spread.
+    cost of the pods of ReplicaSets at bind, so that a scale-down keeps the spread. ``domains``: domains that a topology
+    key can have, even if none of their nodes exists. ``remember``: seconds for which Homeport knows the domains that
+    had nodes. These two never affect a verdict.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
@@ -130,6 +152,15 @@ class Beyond(BaseModel):
     on_violation: Literal["Reject", "AllowNotWorse"] = "Reject"
     fallback: Fallback | None = None
     scale_down: Literal["Any", "Spread"] = "Any"
+    domains: Annotated[dict[LabelKey, DomainNames], Field(max_length=MOST_KEYS)] = {}
+    remember: Annotated[Seconds, Field(ge=60.0, le=2_592_000.0)] | None = None
+
+    @field_validator("domains")
+    @classmethod
+    def _no_hosts(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        if HOSTNAME in value:
+            raise ValueError(f"hosts come and go, so domains of {HOSTNAME} cannot be declared")
+        return value
 
     @property
     def reads_tolerations(self) -> bool:

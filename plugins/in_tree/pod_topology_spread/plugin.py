@@ -33,7 +33,7 @@ from app.kube.labels import LabelSet
 from app.kube.memo import MISSING, Memo, Newest
 from app.kube.names import shown
 from app.kube.selectors import EVERYTHING
-from plugins.in_tree.pod_topology_spread.args import NAME, PodTopologySpreadArgs
+from plugins.in_tree.pod_topology_spread.args import HOSTNAME, NAME, PodTopologySpreadArgs
 from plugins.in_tree.pod_topology_spread.constraints import (
     Constraint,
     InvalidConstraint,
@@ -73,6 +73,9 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         self._missing = args.missing
         fallback = None if args.beyond is None else args.beyond.fallback
         self._softening = None if fallback is None else Softening(handle.profile.fallbacks, fallback.after)
+        self._known_domains = handle.profile.known_domains
+        if args.beyond is not None and (args.beyond.domains or args.beyond.remember is not None):
+            self._known_domains.declare(args.beyond.domains, args.beyond.remember)
         self._constraints = self._plain_constraints if self._softening is None else self._plain_or_softened
         self._always_reads_tolerations = args.beyond is not None and args.beyond.reads_tolerations
         self._system_defaulted = args.system_defaulted
@@ -180,8 +183,13 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
 
     def _explained(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
         """Return the constraints with the notes for people. Raises ``InvalidConstraint``."""
-        constraints = self._constraints(pod, when)
+        constraints = tuple(map(self._with_missing_domains, self._constraints(pod, when)))
         return constraints if self._softening is None else self._softening.noted(pod, constraints, when)
+
+    def _with_missing_domains(self, constraint: Constraint) -> Constraint:
+        key = constraint.topology_key
+        missing = () if key == HOSTNAME else self._known_domains.missing(key, set(self._counts.values(key).values()))
+        return constraint.with_note(f"without a node: {', '.join(missing)}") if missing else constraint
 
     def _plain_or_softened(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
         """Return the constraints like ``_plain_constraints``, but relaxed ones are soft."""

@@ -299,3 +299,22 @@ def test_a_binding_of_an_ended_process_after_the_fence_is_found(sender: str, end
 
     bound_by = {"default/web": sender, "default/before": "old"}
     assert late == checker.bound_after_fence(story.events, bound_by, {"old": fenced + ended})
+
+
+@pytest.mark.parametrize(
+    ("steps", "beyond", "violators"),
+    [
+        pytest.param("a a b c", {}, ["default/2"], id="in-tree: the second in one zone"),
+        pytest.param("a a b c", {"untoleratedDomains": "Ignore"}, ["default/2"], id="all zones are open"),
+        pytest.param("b a a", {"untoleratedDomains": "Ignore"}, ["default/3"], id="minimum 0 in an open zone"),
+        pytest.param("a a b", {"onViolation": "AllowNotWorse"}, ["default/2"], id="it raises the skew"),
+        pytest.param("a a b b", {"onViolation": "AllowNotWorse"}, ["default/2"], id="it grows to the largest zone"),
+        pytest.param("a a b b", {}, ["default/2", "default/4"], id="in-tree: also the second in another zone"),
+    ],
+)
+def test_the_rule_with_options(steps: str, beyond: Json, violators: list[str]) -> None:
+    story = Story()
+    for number, zone in enumerate(steps.split(), 1):
+        story.runs(str(number), f"node-{zone}")
+
+    assert [it.pod for it in checker.judge_order(story.events, beyond).violations] == violators

@@ -27,6 +27,7 @@ from app.kube.extras import Extra
 from app.kube.kinds import CSI_NODES, DEVICE_CLASSES, NAMESPACES, NODES, PERSISTENT_VOLUMES, PODS, Kind
 from app.kube.meta_v1 import ObjectKey
 from app.memory.fallbacks import FallbackTable
+from app.memory.known_domains import DomainTable, SpreadTables
 from app.runtime.framework import Framework
 from app.runtime.profiles import ResolvedProfile, has_point
 from app.runtime.registry import Registry, kube_scheduler_defaults
@@ -36,6 +37,7 @@ from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.service import SAMPLE
 from tests.apiserver import kubeconfig
 from tests.builders import JsonObject, container, encoded, make_pod, node_object, pod_object
+from tests.fakes import ManualClock
 
 ALL: Final = Registry(SHIPPED, DEFAULT_WEIGHTS)
 VOLUMES: Final = ("NodeVolumeLimits", "VolumeBinding", "VolumeZone")
@@ -328,9 +330,18 @@ class TestMaking:
             else LiveFeed(settings.kubeconfig, cluster, (), max_age=60.0)
         )
         nominations = CountedNominations(cluster)
-        frameworks = wiring.frameworks_of_explain(found, cluster, nominations, {}, FallbackTable())
+        spread = SpreadTables(FallbackTable(), DomainTable(ManualClock()))
+        frameworks = wiring.frameworks_of_explain(found, cluster, nominations, {}, spread)
         return (
-            wiring.explain_snapshot(settings, found, cluster, feed, frameworks, nominations, FallbackTable()),
+            wiring.explain_snapshot(
+                settings,
+                found,
+                cluster,
+                feed,
+                frameworks,
+                nominations,
+                spread,
+            ),
             cluster,
             frameworks,
         )

@@ -114,6 +114,30 @@ def test_the_defaults_in_force(given: JsonObject, expected: list[TopologySpreadC
             "Tuple should have at most 8 items",
             id="many default keys",
         ),
+        pytest.param(
+            {"beyond": {"fallback": {"after": "1s"}}},
+            ("beyond", "fallback", "after"),
+            "greater than or equal to 10",
+            id="a short fallback",
+        ),
+        pytest.param(
+            {"beyond": {"domains": {HOSTNAME: ["n1"]}}}, ("beyond", "domains"), "hosts come and go", id="declared hosts"
+        ),
+        pytest.param(
+            {"beyond": {"domains": {ZONE: []}}}, ("beyond", "domains", ZONE), "at least 1 item", id="no domain"
+        ),
+        pytest.param(
+            {"beyond": {"domains": {ZONE: ["a", "a"]}}}, ("beyond", "domains", ZONE), "given twice", id="a domain twice"
+        ),
+        pytest.param(
+            {"beyond": {"domains": {ZONE: ["a b"]}}},
+            ("beyond", "domains", ZONE),
+            "'a b' is not a valid label value",
+            id="a domain that no node can have",
+        ),
+        pytest.param(
+            {"beyond": {"remember": "1s"}}, ("beyond", "remember"), "greater than or equal to 60", id="a short memory"
+        ),
     ],
 )
 def test_what_is_refused(given: JsonObject, at: tuple[str | int, ...], complaint: str) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from app.kube.core_v1 import Pod
+from app.memory.known_domains import DomainTable
 from tests.builders import HOSTNAME, ZONE, JsonObject, constraint, make_node, make_pod, taint, toleration
+from tests.fakes import ManualClock
 from tests.harness import SPREAD, World, only
 
 WEB = {"app": "web"}
@@ -126,3 +128,15 @@ def test_the_defaults_hold_for_soft_constraints_too() -> None:
 
     (table,) = world.framework.explain(pod, world.candidates())[SPREAD].tables
     assert table.title == f"ScheduleAnyway over {HOSTNAME}, maxSkew 1, nodeTaintsPolicy Honor by profile"
+
+
+def test_explain_names_known_domains_without_a_node() -> None:
+    """They have no effect on the verdict."""
+    domains = {"domains": {ZONE: ["a", "b", "c"]}}
+    profile = only(SPREAD, **{SPREAD: {"beyond": domains}})
+    world = World(make_node("na", zone="a"), profile=profile, known_domains=DomainTable(ManualClock()).of("p"))
+    world.add(make_pod("a-0", node="na", labels=WEB))
+
+    (table,) = world.framework.explain(pending(), world.candidates())[SPREAD].tables
+    assert table.title == f"DoNotSchedule over {ZONE}, maxSkew 1, without a node: b, c"
+    assert passed(world, pending()) == "na"

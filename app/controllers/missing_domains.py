@@ -1,0 +1,102 @@
+"""Writes the Event ``DomainsWithoutNodes`` for workloads whose ``minDomains`` ignores domains without nodes.
+
+A hard constraint does not count a domain without nodes. After the loss of a zone, for example, all pods go to the other
+zones, and stay there. ``minDomains`` prevents this, and autoscalers know it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from app.analysis.skew_estimate import Key
+from app.framework.counts import Counts
+from app.framework.events import EventRecorder, Reference
+from app.kube.core_v1 import Pod
+from app.memory.known_domains import DomainTable
+from app.verbs.outcome import VerbFailure
+from app.verbs.stepwise import run_stepwise
+
+REASON: Final = "DomainsWithoutNodes"
+ACTION: Final = "Watching"
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+CHECK_SECONDS: Final = 60.0
+"""Seconds between two checks of all workloads."""
+
+MOST_EVENTS: Final = 100
+"""Maximum number of Events of one check; the others are written by the next ones."""
+
+_MOST_NAMED: Final = 10
+_STEP: Final = 256
+
+_Told = tuple[str, str, str, str, tuple[str, ...], int]
+
+
+class MissingDomains:
+    """Background task for the leader. ``workloads``: returns all workloads with constraints (``Skews.workloads``).
+
+    ``profile_of``: returns the name of the pod's profile, or "".
+    """
+
+    def __init__(
+        self,
+        table: DomainTable,
+        counts: Counts,
+        workloads: Callable[[], Awaitable[Mapping[Key, Sequence[Pod]]]],
+        profile_of: Callable[[Pod], str],
+        events: EventRecorder,
+    ) -> None:
+        self._table = table
+        self._counts = counts
+        self._workloads = workloads
+        self._profile_of = profile_of
+        self._events = events
+        self._told: set[_Told] = set()
+
+    async def run(self) -> None:
+        """Check all workloads each minute until cancelled. One Event is written for each workload and finding."""
+        self._told = set()
+        while True:
+            with suppress(VerbFailure):  # without a usable snapshot there is no check
+                await run_stepwise(self._check(await self._workloads()))
+            await asyncio.sleep(CHECK_SECONDS)
+
+    def _check(self, workloads: Mapping[Key, Sequence[Pod]]) -> Iterator[None]:
+        present: dict[str, frozenset[str]] = {}
+        current: set[_Told] = set()
+        written = 0
+        for number, (key, pods) in enumerate(workloads.items()):
+            if number % _STEP == _STEP - 1:
+                yield
+            newest = max(pods, key=lambda it: it.created)
+            profile = self._profile_of(newest)
+            hard = {it.topology_key: it for it in key[3] if it.is_hard and it.topology_key != HOSTNAME}
+            for topology_key in self._table.keys(profile, hard):
+                if topology_key not in present:
+                    present[topology_key] = frozenset(self._counts.values(topology_key).values())
+                    self._table.see(topology_key, present[topology_key])
+                    yield
+                missing = self._table.missing(profile, topology_key, present[topology_key])
+                wanted = len(missing) + len(present[topology_key])
+                if not missing or (hard[topology_key].min_domains or 1) >= wanted:
+                    continue
+                finding = (*key[:3], topology_key, tuple(missing), wanted)
+                if finding not in self._told and written == MOST_EVENTS:
+                    continue
+                current.add(finding)
+                if finding not in self._told:
+                    written += 1
+                    self._write(newest, topology_key, missing, wanted)
+        self._told = current
+
+    def _write(self, pod: Pod, key: str, missing: Sequence[str], wanted: int) -> None:
+        named = ", ".join(missing[:_MOST_NAMED])
+        if len(missing) > _MOST_NAMED:
+            named += f" and {len(missing) - _MOST_NAMED} more"
+        verb, those = ("has", "it") if len(missing) == 1 else ("have", "them")
+        cause = f"{key}: {named} {verb} no node, so the constraint does not count {those}"
+        note = f"{cause}. Set minDomains: {wanted} if pods should wait for a node there"
+        self._events.event(Reference.to_pod(pod), None, "Normal", REASON, ACTION, note)

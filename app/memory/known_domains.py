@@ -1,0 +1,99 @@
+"""Domains of topology keys that a profile knows, even while none of their nodes exists. They never affect a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from app.framework.handle import Clock, ProfileContext
+from app.memory.fallbacks import FallbackTable
+
+MOST_KEYS: Final = 16
+"""Maximum number of topology keys whose domains are remembered."""
+
+MOST_DOMAINS: Final = 100
+"""Maximum number of remembered domains of a topology key."""
+
+
+class _ProfileDomains(Struct, frozen=True):
+    """``declared``: domains by topology key. ``remember``: seconds for which seen domains are known; ``None``: none."""
+
+    declared: Mapping[str, Collection[str]]
+    remember: float | None
+
+
+class DomainTable:
+    """Declared domains by profile, and the time at which each domain had a node, for all profiles."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._profiles: dict[str, _ProfileDomains] = {}
+        self._seen: dict[str, dict[str, float]] = {}
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self._profiles)
+
+    def of(self, profile: str) -> DomainsOfProfile:
+        """Return the view for the plugins of one profile."""
+        return DomainsOfProfile(self, profile)
+
+    def declare(self, profile: str, domains: Mapping[str, Collection[str]], remember: float | None) -> None:
+        self._profiles[profile] = _ProfileDomains(domains, remember)
+
+    def keys(self, profile: str, keys: Collection[str]) -> Collection[str]:
+        """Return those of ``keys`` for which the profile can know domains without a node."""
+        known = self._profiles.get(profile)
+        if known is None:
+            return ()
+        return keys if known.remember is not None else [key for key in keys if key in known.declared]
+
+    def see(self, key: str, present: Collection[str]) -> None:
+        """Record which domains have nodes now. Of too many domains, those without a node for longest are forgotten."""
+        if key not in self._seen and len(self._seen) >= MOST_KEYS:
+            return
+        times = self._seen.setdefault(key, {})
+        times.update(dict.fromkeys(present, self._clock()))
+        newest = sorted(times, key=times.__getitem__, reverse=True)[:MOST_DOMAINS]
+        self._seen[key] = {value: times[value] for value in newest}
+
+    def missing(self, profile: str, key: str, present: Collection[str]) -> list[str]:
+        """Return the sorted domains of a key that have no node, although the profile knows them."""
+        known = self._profiles.get(profile)
+        if known is None:
+            return []
+        domains = set(known.declared.get(key, ()))
+        if known.remember is not None:
+            oldest = self._clock() - known.remember
+            domains |= {value for value, seen in self._seen.get(key, {}).items() if seen >= oldest}
+        return sorted(domains.difference(present))
+
+
+class DomainsOfProfile:
+    """View of a ``DomainTable`` for one profile. Implements ``framework.KnownDomains``."""
+
+    def __init__(self, table: DomainTable, profile: str) -> None:
+        self._table = table
+        self._profile = profile
+
+    def declare(self, domains: Mapping[str, Collection[str]], remember: float | None) -> None:
+        self._table.declare(self._profile, domains, remember)
+
+    def missing(self, key: str, present: Collection[str]) -> Collection[str]:
+        return self._table.missing(self._profile, key, present)
+
+
+class SpreadTables(Struct, frozen=True):
+    """Memory of the service for the options of PodTopologySpread, for all profiles."""
+
+    fallbacks: FallbackTable
+    domains: DomainTable
+
+    def context_of(
+        self, profile: str, serves: Callable[[str], bool], is_sample: Callable[[int], bool]
+    ) -> ProfileContext:
+        """Return the services for the plugins of a profile."""
+        fallbacks, domains = self.fallbacks.of(profile), self.domains.of(profile)
+        return ProfileContext(serves, is_sample=is_sample, fallbacks=fallbacks, known_domains=domains)

@@ -1,0 +1,118 @@
+"""The options of spread beyond kube-scheduler's rules, on a real control plane, each beside a profile without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.controlplane import objects
+from tests.controlplane.client import Json
+from tests.controlplane.controlplane import ControlPlane
+from tests.integration.service import Homeport, start_scheduler
+from tests.integration.test_events import told
+from tests.integration.test_permissions import configured
+from tests.integration.test_spread_stories import WEB, make_zones
+
+SPREAD = [objects.spread(WEB)]
+TAINT = {"key": "gone", "effect": "NoSchedule"}
+
+
+@contextmanager
+def scheduling(plane: ControlPlane, folder: Path, beyond: Json, **settings: Any) -> Iterator[Homeport]:
+    """A scheduler and a Homeport with these options for the pods of default-scheduler."""
+    args = [{"name": "PodTopologySpread", "args": {"beyond": beyond} if beyond else {}}]
+    profiles = [{"schedulerName": "default-scheduler", "pluginConfig": args}]
+    config = configured(folder, profiles=profiles, **settings)
+    with Homeport(plane.kubeconfig, folder, [f"--config={config}"]) as homeport, start_scheduler(plane, homeport):
+        yield homeport
+
+
+def wait_refused(plane: ControlPlane, name: str) -> None:
+    plane.client.wait_for(lambda: plane.client.events(name), what=f"{name} to be refused")
+
+
+def running(plane: ControlPlane, **zones: int) -> None:
+    """So many pods of the app in the zones a, b and c, each with one node."""
+    for zone, count in zones.items():
+        for number in range(count):
+            plane.client.create(objects.pod(f"{zone}-{number}", labels=WEB, node_name=f"zone-{zone}-0"))
+
+
+def change(plane: ControlPlane, name: str, spec: Json) -> None:
+    plane.client.patch("Node", name, {"spec": spec}, how="merge")
+
+
+@pytest.mark.parametrize(
+    ("beyond", "is_bound"),
+    [
+        pytest.param({}, False, id="in-tree", marks=pytest.mark.long),
+        pytest.param({"untoleratedDomains": "Ignore"}, True, id="untoleratedDomains"),
+        pytest.param({"defaults": {"nodeTaintsPolicy": "Honor"}}, True, id="defaults", marks=pytest.mark.long),
+    ],
+)
+def test_a_tainted_zone(plane: ControlPlane, tmp_path: Path, beyond: Json, *, is_bound: bool) -> None:
+    """In-tree, it keeps the other zones at one pod each."""
+    make_zones(plane, {"zone-a": 1, "zone-b": 1, "zone-c": 1})
+    change(plane, "zone-c-0", {"taints": [TAINT]})
+    running(plane, a=1, b=1)
+
+    with scheduling(plane, tmp_path, beyond):
+        plane.client.create(objects.pod("late", labels=WEB, spread_constraints=SPREAD))
+        if is_bound:
+            assert plane.client.wait_bound("late") in ("zone-a-0", "zone-b-0")
+        else:
+            wait_refused(plane, "late")
+            change(plane, "zone-c-0", {"taints": None})
+            assert plane.client.wait_bound("late") == "zone-c-0"
+
+
+@pytest.mark.parametrize(
+    ("beyond", "node"),
+    [
+        pytest.param({}, "zone-c-0", id="in-tree", marks=pytest.mark.long),
+        pytest.param({"onViolation": "AllowNotWorse"}, "zone-b-0", id="onViolation"),
+    ],
+)
+def test_a_violated_constraint(plane: ControlPlane, tmp_path: Path, beyond: Json, node: str) -> None:
+    """Zone c is empty and has no room. In-tree, the pod waits for it."""
+    make_zones(plane, {"zone-a": 1, "zone-b": 1, "zone-c": 1}, cpu="8")
+    running(plane, a=3, b=2)
+    plane.client.create(objects.pod("fills-c", node_name="zone-c-0", requests={"cpu": "8"}))
+
+    with scheduling(plane, tmp_path, beyond):
+        plane.client.create(objects.pod("late", labels=WEB, requests={"cpu": "1"}, spread_constraints=SPREAD))
+        if node == "zone-c-0":
+            wait_refused(plane, "late")
+            plane.client.delete("Pod", "fills-c")
+        assert plane.client.wait_bound("late") == node
+
+
+@pytest.mark.long
+def test_a_constraint_that_alone_keeps_a_pod_waiting_falls_back(plane: ControlPlane, tmp_path: Path) -> None:
+    """After its time, with an Event, and without the condition that the pod refuses it."""
+    client = plane.client
+    make_zones(plane, {"zone-a": 1, "zone-b": 1, "zone-c": 1}, cpu="8")
+    running(plane, a=1, b=1)
+    client.create(objects.pod("fills-c", node_name="zone-c-0", requests={"cpu": "8"}))
+    fields: Json = {"labels": WEB, "requests": {"cpu": "1"}, "spread_constraints": SPREAD}
+    never = {"homeport.dev/fallback": "never"}
+
+    with scheduling(plane, tmp_path, {"fallback": {"after": "10s"}}, explain="complete") as homeport:
+        client.create(objects.pod("late", **fields))
+        client.create(objects.pod("never", annotations=never, **fields))
+        client.create(objects.pod("elsewhere", node_selector={"disk": "none"}, **fields))
+        node = client.wait_bound("late", timeout=60)
+        client.wait_for(lambda: "SpreadRelaxed" in told(client, "late"), what="the Event")
+        found = {name: told(client, name) for name in ("late", "never", "elsewhere")}
+        outcomes = homeport.outcomes("bind")
+        waiting = [it["metadata"]["name"] for it in client.list("Pod", "default") if not it["spec"].get("nodeName")]
+
+    note = "topology.kubernetes.io/zone: the constraint is soft for this pod from now on (fallback), "
+    assert node in ("zone-a-0", "zone-b-0")
+    assert found["late"]["SpreadRelaxed"]["note"] == f"{note}because it alone kept the pod waiting for 10s"
+    assert (["elsewhere", "never"], 1) == (sorted(waiting), outcomes["bound"])
+    assert "SpreadRelaxed" not in {*found["never"], *found["elsewhere"]}
