@@ -415,15 +415,23 @@ class TestCommand:
         assert 130 == homeport(["simulate", "scale", "deploy/web=3", "-n", "default", "--saved", str(saved), "-q"])
 
 
-async def test_options_of_the_profile_decide_and_are_named(saved: Path) -> None:
-    """Zone c is cordoned. In-tree, the zones a and b take one more pod each."""
+@pytest.fixture
+def cordoned(saved: Path) -> Path:
+    """The cluster with zone c cordoned."""
     objects = [*OBJECTS[:2], {**OBJECTS[2], "spec": {"unschedulable": True}}, *OBJECTS[3:]]
     saved.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return saved
+
+
+async def test_options_of_the_profile_decide_and_are_named(cordoned: Path) -> None:
+    """In-tree, no zone takes a second pod while zone c is empty."""
     scale = {"namespace": "default", "kind": "Deployment", "name": "web", "replicas": 6}
     found = {}
     for name, beyond in (("in-tree", None), ("options", {"untoleratedDomains": "Ignore"})):
         args = [{"name": "PodTopologySpread", "args": {"beyond": beyond}}]
-        settings = Settings(cluster=str(saved), profiles=[{"schedulerName": "default-scheduler", "pluginConfig": args}])
+        settings = Settings(
+            cluster=str(cordoned), profiles=[{"schedulerName": "default-scheduler", "pluginConfig": args}]
+        )
         async with serving(settings, SHIPPED, DEFAULT_WEIGHTS) as api:
             answer = await simulated(api, scale=[scale])
         found[name] = (answer["placed"], answer["waiting"], answer["spread"][0]["options"])

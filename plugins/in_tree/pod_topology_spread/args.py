@@ -141,8 +141,8 @@ class Beyond(BaseModel):
     ``AllowNotWorse`` also lets a pod onto nodes where it does not raise the skew of a violated constraint.
     ``fallback``: when a hard constraint becomes soft for a pod that waits. ``scaleDown``: ``Spread`` sets the deletion
     cost of the pods of ReplicaSets at bind, so that a scale-down keeps the spread. ``domains``: domains that a topology
-    key can have, even if none of their nodes exists. ``remember``: seconds for which Homeport knows the domains that
-    had nodes. These two never affect a verdict.
+    key can have, even if none of their nodes exists. ``remember``: seconds for which Homeport knows domains that had
+    nodes. These two never affect a verdict.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
