@@ -1,8 +1,8 @@
 """Order in which a scale-down removes the pods of a workload.
 
-Source of the rules: ``controller_utils.go`` and the controllers of Kubernetes 1.36. The snapshot lacks restarts, and
-without a plugin that reads them also phases, readiness and deletion costs. The order is that of pods that do not differ
-in what it lacks.
+Source of the rules: ``controller_utils.go`` and the controllers of Kubernetes 1.36. The snapshot lacks restarts. It has
+phases, readiness and deletion costs only if a plugin reads them. The order is that of pods that do not differ in what
+the snapshot lacks.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ _NANOSECONDS: Final = 1e9
 def removal_order(kind: str, pods: Sequence[Pod], now: datetime) -> list[Pod]:
     """Return the pods of a workload in the order in which a scale-down removes them. ``now`` has a time zone.
 
-    StatefulSet: the highest ordinal first. ReplicaSet: pods without a node, then pending ones, then those that are not
-    ready, then those of low deletion cost, then pods on nodes with many of its pods, then young ones. Ages are compared
-    by their powers of two; within a power, the order is that of the UIDs. Other kinds: pods without a node, then the
-    youngest, as for a Job.
+    StatefulSet: the highest ordinal first. ReplicaSet: pods without a node, pending ones, unready ones, those of low
+    deletion cost, those on nodes with many of its pods, then young ones. Ages are compared by their powers of two;
+    within a power, the order is that of the UIDs. Other kinds: pods without a node, then the youngest, as for a Job.
     """
     if kind == _STATEFUL_SET:
         return sorted(pods, key=ordinal_of, reverse=True)

@@ -58,16 +58,16 @@ def test_the_formats() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda it: it.id)
 def test_the_rule_finds_the_mistake_in_its_example(rule: LintRule) -> None:
     (example,) = re.findall(r"^```yaml\n(.*?)^```", ENTRIES[rule.id], re.MULTILINE | re.DOTALL)
-    report = linted([*_objects(rule.id, yaml.safe_load(example))], cluster_of(*NODES, *VOLUMES))
+    report = linted(_objects(rule.id, *yaml.safe_load_all(example)), cluster_of(*NODES, *VOLUMES))
 
     assert () == report.broken
     assert rule.id in {it.id for it in report.findings}
 
 
-def _objects(rule: str, example: dict[str, Any]) -> list[dict[str, Any]]:
-    """The example as whole objects."""
+def _objects(rule: str, example: dict[str, Any], *beside: dict[str, Any]) -> list[dict[str, Any]]:
+    """The example as whole objects; ``beside`` are those in which it is more than one."""
     if "kind" in example:
-        return [{"apiVersion": "kubescheduler.config.k8s.io/v1", **example}, HOMEPORT]
+        return [{"apiVersion": "kubescheduler.config.k8s.io/v1", **example}, *(beside or (HOMEPORT,))]
     if "pluginConfig" in example:
         return [{**HOMEPORT, "profiles": [example]}]
     beyond = example.pop("beyond", None)

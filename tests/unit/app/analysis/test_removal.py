@@ -60,21 +60,21 @@ def test_a_job_removes_pods_without_a_node_then_the_youngest() -> None:
 
 def test_a_replica_set_removes_pods_that_do_not_run_then_unready_ones_then_those_of_low_cost() -> None:
     whole = core_v1((Extra.DELETION_COST, Extra.DISRUPTION))
-    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
 
-    def made(name: str, node: str, phase: str = "Running", cost: str = "", **status: object) -> Pod:
+    def made(name: str, node: str, phase: str = "Running", cost: str = "", *, ready: str = "True") -> Pod:
         annotations = {DELETION_COST: cost} if cost else {}
+        status = {"conditions": [{"type": "Ready", "status": ready}]}
         found = pod_object(name, node=node, phase=phase, annotations=annotations, status=status)
         return whole.decode_pod(encoded(found))
 
     pods = [
-        made("crowded-1", "n1", **ready),
-        made("crowded-2", "n1", cost="none", **ready),
-        made("single", "n2", cost="0", **ready),
-        made("dear", "n3", cost="7", **ready),
-        made("cheap", "n4", cost="-2", **ready),
-        made("unready", "n5", cost="9"),
-        made("pending", "n6", "Pending", "9"),
+        made("crowded-1", "n1"),
+        made("crowded-2", "n1", cost="none"),
+        made("single", "n2", cost="0"),
+        made("dear", "n3", cost="7"),
+        made("cheap", "n4", cost="-2"),
+        made("unready", "n5", cost="9", ready="False"),
+        made("pending", "n6", "Pending", "9", ready="False"),
     ]
 
     assert "pending unready cheap crowded-1 crowded-2 single dear" == names("ReplicaSet", *pods)

@@ -37,8 +37,8 @@ class Ranked:
     def pod(self, name: str, node: str = "", cost: str | None = None, **fields: Any) -> Pod:
         """A pod of the ReplicaSet ``rs-1``, in the cluster."""
         annotations = {} if cost is None else {DELETION_COST: cost}
-        given = {"labels": WEB, "owner": owner(), "spread": BY_ZONE, "annotations": annotations, **fields}
-        found = self.world.pod(pod_object(name, **given, **({"node": node} if node else {})))
+        given: Any = {"labels": WEB, "owner": owner(), "spread": BY_ZONE, "annotations": annotations, **fields}
+        found = self.world.pod(pod_object(name, **given, node=node))
         self.world.add(found)
         return found
 
