@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 from app.analysis.skew_estimate import Key
@@ -25,6 +24,9 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 
 CHECK_SECONDS: Final = 60.0
 """Seconds between two checks of all workloads."""
+
+AGAIN_SECONDS: Final = 5.0
+"""Seconds until a check is tried again that found no usable snapshot."""
 
 MOST_EVENTS: Final = 100
 """Maximum number of Events of one check; the others are written by the next ones."""
@@ -60,9 +62,12 @@ class MissingDomains:
         """Check all workloads each minute until cancelled. One Event is written for each workload and finding."""
         self._told = set()
         while True:
-            with suppress(VerbFailure):  # without a usable snapshot there is no check
+            try:
                 await run_stepwise(self._check(await self._workloads()))
-            await asyncio.sleep(CHECK_SECONDS)
+            except VerbFailure:  # the snapshot cannot be used, for example because it is not complete yet
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                await asyncio.sleep(CHECK_SECONDS)
 
     def _check(self, workloads: Mapping[Key, Sequence[Pod]]) -> Iterator[None]:
         present: dict[str, frozenset[str]] = {}

@@ -116,3 +116,27 @@ def test_a_constraint_that_alone_keeps_a_pod_waiting_falls_back(plane: ControlPl
     assert found["late"]["SpreadRelaxed"]["note"] == f"{note}because it alone kept the pod waiting for 10s"
     assert (["elsewhere", "never"], 1) == (sorted(waiting), outcomes["bound"])
     assert "SpreadRelaxed" not in {*found["never"], *found["elsewhere"]}
+
+
+def test_a_domain_that_has_no_node_is_told_with_the_min_domains_to_set(plane: ControlPlane, tmp_path: Path) -> None:
+    """Once for the workload, and not for one that has ``minDomains``."""
+    client = plane.client
+    make_zones(plane, {"zone-a": 1, "zone-b": 1})
+    enough = [objects.spread(WEB, minDomains=3)]
+    for name, spread in (("few", SPREAD), ("enough", enough)):
+        owner = client.create(objects.replica_set(name, labels=WEB))
+        for pod in objects.replica_set_pods(owner, 2, node_name="zone-a-0", spread_constraints=spread):
+            client.create(pod)
+    zones = {"domains": {"topology.kubernetes.io/zone": ["zone-a", "zone-b", "zone-c"]}}
+
+    with scheduling(plane, tmp_path, zones):
+        pods = [it["metadata"]["name"] for it in client.list("Pod", "default")]
+        client.wait_for(lambda: any(told(client, name) for name in pods), what="the Event")
+        found = {name: events["DomainsWithoutNodes"]["note"] for name in pods if (events := told(client, name))}
+
+    ((name, note),) = found.items()
+    assert name.startswith("few-")
+    assert note == (
+        "topology.kubernetes.io/zone: zone-c has no node, so the constraint does not count it. "
+        "Set minDomains: 3 if pods should wait for a node there"
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.analysis.skew_estimate import Key
 from app.controllers import missing_domains
-from app.controllers.missing_domains import CHECK_SECONDS, MissingDomains
+from app.controllers.missing_domains import AGAIN_SECONDS, CHECK_SECONDS, MissingDomains
 from app.kube.core_v1 import Pod
 from app.memory.known_domains import DomainTable
 from app.verbs.outcome import VerbFailure
@@ -136,7 +136,7 @@ async def test_without_a_snapshot_it_tries_again() -> None:
     await asyncio.sleep(1.0)
     case.problem = False
     before = list(case.told)
-    await asyncio.sleep(CHECK_SECONDS)
+    await asyncio.sleep(AGAIN_SECONDS)
     task.cancel()
 
     assert (before, len(case.told)) == ([], 1)
