@@ -17,8 +17,8 @@ from app.kube.kinds import REPLICA_SETS
 from app.kube.memo import Newest
 from plugins.in_tree.pod_topology_spread.args import HOSTNAME
 
-MOST_PODS: Final = 10_000
-"""Maximum number of pods of a ReplicaSet whose pods are ranked. Each bind reads all of them, about 0.1 µs each."""
+MOST_PODS: Final = 5000
+"""Maximum number of pods of a ReplicaSet whose pods are ranked. A bind reads all of them, in less than 1 ms."""
 
 MOST_GIVEN: Final = 4096
 """Maximum number of ranks in memory. A rank is used until the watch shows the pod with it, which takes a moment."""
@@ -87,8 +87,9 @@ class Ranks:
         """
         taken: set[int] = set()
         without = 0
+        domain_of = domains.get
         for other in pods:
-            if domains.get(other.node_name) == domain and not other.terminating and other.uid != pod.uid:
+            if domain_of(other.node_name) == domain and not other.terminating and other.uid != pod.uid:
                 rank = self._rank_of(other)
                 if rank is None:
                     without += 1
@@ -98,7 +99,8 @@ class Ranks:
 
     def _rank_of(self, pod: Pod) -> int | None:
         """Return the pod's rank; ``None`` for a pod without an annotation, or with a cost above 0."""
-        cost = pod.deletion_cost.value
+        lifecycle = pod.lifecycle
+        cost = None if lifecycle is None or lifecycle.cost is None else lifecycle.cost.value
         if cost is not None:
             return -cost if cost <= 0 else None
         node_name, rank = self._given.get(pod.uid, ("", None))

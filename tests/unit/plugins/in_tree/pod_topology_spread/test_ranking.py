@@ -117,7 +117,7 @@ def test_a_pod_without_an_owner_gets_no_rank() -> None:
 
 
 def test_a_pod_of_a_very_large_replica_set_gets_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MOST_PODS == 10_000
+    assert MOST_PODS == 5000
     monkeypatch.setattr("plugins.in_tree.pod_topology_spread.ranking.MOST_PODS", 2)
     ranked = Ranked()
     assert ranked.reserved(ranked.pod("p0"), "a1") == "0"
