@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from app.analysis.pods_by_labels import PodsByLabels
 from app.analysis.workloads import workload_of
@@ -23,10 +23,20 @@ _MOST_KEYS: Final = 16
 _STEP: Final = 512
 
 
+@runtime_checkable
+class ConstraintDefaults(Protocol):
+    """Interface of PodTopologySpread for the option ``beyond.defaults``. It is not part of the plugin contract."""
+
+    @property
+    def fills_fields(self) -> bool:
+        """True if the profile fills in fields that constraints leave out."""
+        ...
+
+
 def fills_fields(framework: Framework | None) -> bool:
-    """Return true if the profile fills in fields that constraints leave out (``beyond.defaults``)."""
+    """Return true if the profile fills in fields that constraints leave out."""
     plugin = None if framework is None else framework.plugins.get(_SPREAD)
-    return bool(getattr(plugin, "fills_fields", False))
+    return isinstance(plugin, ConstraintDefaults) and plugin.fills_fields
 
 
 class SkewEstimate:
