@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from app.analysis.skew_estimate import Key
-from app.framework.counts import Counts
+from app.framework.counts import Counts, Unprepared
 from app.framework.events import EventRecorder, Reference
 from app.kube.core_v1 import Pod
 from app.memory.known_domains import DomainTable
@@ -81,9 +81,7 @@ class MissingDomains:
             hard = {it.topology_key: it for it in key[3] if it.is_hard and it.topology_key != HOSTNAME}
             for topology_key in self._table.keys(profile, hard):
                 if topology_key not in present:
-                    present[topology_key] = frozenset(self._counts.values(topology_key).values())
-                    self._table.see(topology_key, present[topology_key])
-                    yield
+                    yield from self._see(topology_key, present)
                 missing = self._table.missing(profile, topology_key, present[topology_key])
                 wanted = len(missing) + len(present[topology_key])
                 if not missing or (hard[topology_key].min_domains or 1) >= wanted:
@@ -96,6 +94,16 @@ class MissingDomains:
                     written += 1
                     self._write(newest, topology_key, missing, wanted)
         self._told = current
+
+    def _see(self, key: str, present: dict[str, frozenset[str]]) -> Iterator[None]:
+        """Add the domains that have nodes now to ``present``, and remember them."""
+        while key not in present:
+            try:
+                present[key] = frozenset(self._counts.values(key).values())
+            except Unprepared as unprepared:
+                yield from unprepared.steps
+        self._table.see(key, present[key])
+        yield
 
     def _write(self, pod: Pod, key: str, missing: Sequence[str], wanted: int) -> None:
         named = ", ".join(missing[:_MOST_NAMED])

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from app.analysis.skew_estimate import Key
 from app.controllers import missing_domains
 from app.controllers.missing_domains import AGAIN_SECONDS, CHECK_SECONDS, MissingDomains
+from app.framework.counts import Unprepared
 from app.kube.core_v1 import Pod
 from app.memory.known_domains import DomainTable
 from app.verbs.outcome import VerbFailure
@@ -124,6 +127,19 @@ async def test_many_workloads_are_told_over_several_checks(monkeypatch: Any) -> 
     assert (first, len(case.told), case.told[0].count(", z")) == (2, 2 + 5, 9)
     assert "z0, z1, z10" in case.told[0]
     assert " and 10 more have no node, so the constraint does not count them. Set minDomains: 22 " in case.told[0]
+
+
+@virtual_time
+async def test_counts_of_many_nodes_are_prepared_in_steps() -> None:
+    case = Case()
+    case.world.add(*(make_node(f"n{number}", zone="a") for number in range(3000)))
+    case.table.of("default-scheduler").declare(DOMAINS, None)
+    case.add("web")
+    with pytest.raises(Unprepared):
+        case.world.cluster.counts.values(ZONE)
+    await case.run(1.0)
+
+    assert len(case.told) == 1
 
 
 @virtual_time
