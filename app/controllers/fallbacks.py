@@ -18,15 +18,11 @@ from app.kube.core_v1 import Pod
 from app.kube.durations import duration
 from app.kube.meta_v1 import ObjectKey
 from app.kube.names import shown
-from app.memory.fallbacks import FallbackTable
+from app.memory.fallbacks import ANNOTATION, NEVER, FallbackTable
 
 RELAXED: Final = "SpreadRelaxed"
 UNKNOWN: Final = "FallbackUnknown"
 ACTION: Final = "Filtering"
-
-ANNOTATION: Final = "homeport.dev/fallback"
-NEVER: Final = "never"
-"""Value of the annotation with which a pod keeps all its constraints hard."""
 
 CHECK_SECONDS: Final = 1.0
 """Seconds between two checks of the data that the rule needs."""

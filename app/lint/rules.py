@@ -46,6 +46,9 @@ MATCH_LABEL_KEYS: Final = LintRule(
     "match-label-keys", "a hard constraint with maxSkew 1 also counts the pods of the previous revision"
 )
 UNKNOWN_POLICY: Final = LintRule("unknown-policy", "the home policy of an annotation does not exist")
+UNKNOWN_FALLBACK: Final = LintRule(
+    "unknown-fallback", "the annotation of a pod that keeps its constraints hard has an unknown value"
+)
 UNKNOWN_KEY: Final = LintRule("unknown-key", "no node has the topology key of a constraint", Need.CLUSTER)
 MIN_DOMAINS: Final = LintRule("min-domains", "minDomains is larger than the number of usable domains", Need.CLUSTER)
 TAINTED_DOMAINS: Final = LintRule(
@@ -81,6 +84,7 @@ RULES: Final = (
     DUPLICATE_KEY,
     MATCH_LABEL_KEYS,
     UNKNOWN_POLICY,
+    UNKNOWN_FALLBACK,
     UNKNOWN_KEY,
     MIN_DOMAINS,
     TAINTED_DOMAINS,

@@ -8,8 +8,18 @@ from typing import Final
 from app.homes.protocol import Policy
 from app.kube.core_v1 import TopologySpreadConstraint
 from app.kube.selectors import EVERYTHING, Selector, selector
-from app.lint.rules import DUPLICATE_KEY, MATCH_LABEL_KEYS, SELECTOR_MISMATCH, UNKNOWN_POLICY, Mistaken, Severity
+from app.lint.rules import (
+    DUPLICATE_KEY,
+    MATCH_LABEL_KEYS,
+    SELECTOR_MISMATCH,
+    UNKNOWN_FALLBACK,
+    UNKNOWN_POLICY,
+    Mistaken,
+    Severity,
+)
 from app.lint.workloads import LintedWorkload
+from app.memory.fallbacks import ANNOTATION as FALLBACK
+from app.memory.fallbacks import NEVER
 
 _ADDED_BY: Final = {
     "Deployment": {"pod-template-hash"},
@@ -35,6 +45,7 @@ def of_template(workload: LintedWorkload) -> Iterator[Mistaken]:
     yield from _duplicates(workload)
     yield from _previous_revisions(workload)
     yield from _policies(workload)
+    yield from _fallback(workload)
 
 
 def selects_own(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> bool:
@@ -136,3 +147,15 @@ def _policies(workload: LintedWorkload) -> Iterator[Mistaken]:
                 f"homeport.dev/policy is {value!r}, which is not a policy: Homeport ignores the annotation",
                 f"use one of {', '.join(known)}, in quotes",
             )
+
+
+def _fallback(workload: LintedWorkload) -> Iterator[Mistaken]:
+    value = None if workload.pod is None else workload.pod.annotations.get(FALLBACK)
+    if value is not None and value != NEVER:
+        yield Mistaken(
+            UNKNOWN_FALLBACK,
+            Severity.WARNING,
+            (*workload.template, "metadata", "annotations", FALLBACK),
+            f"{FALLBACK} is {value!r}, which has no meaning: Homeport ignores the annotation",
+            f"use {NEVER}, or remove the annotation",
+        )

@@ -16,6 +16,12 @@ from msgspec import Struct
 from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
 
+ANNOTATION: Final = "homeport.dev/fallback"
+"""Annotation of a pod."""
+
+NEVER: Final = "never"
+"""Only value of the annotation. With it, all constraints of the pod stay hard."""
+
 _NONE: Final = frozenset[str]()
 _ASSUMED: Final[ContextVar[frozenset[str] | None]] = ContextVar("assumed fallbacks", default=None)
 

@@ -79,6 +79,7 @@ def _objects(rule: str, example: dict[str, Any], *beside: dict[str, Any]) -> lis
         "labels": example.pop("labels", selected),
         "annotations": example.pop("annotations", None),
         "replicas": example.pop("replicas", 3),
+        "pod_annotations": example.pop("podAnnotations", None),
     }
     is_set = rule == "volume-zone"
     return [

@@ -27,12 +27,14 @@ def workload(
     kind: str = "Deployment",
     labels: JsonObject | None = None,
     annotations: JsonObject | None = None,
+    pod_annotations: JsonObject | None = None,
     replicas: int | None = 3,
     more: JsonObject | None = None,
     **spec: Any,
 ) -> JsonObject:
     """An object of apps/v1 named ``web``. ``more`` is added to its spec, ``spec`` to that of its template."""
-    template = {"metadata": {"labels": WEB if labels is None else labels}, "spec": {**spec}}
+    of_pod = {"labels": WEB if labels is None else labels, "annotations": pod_annotations or {}}
+    template: JsonObject = {"metadata": of_pod, "spec": {**spec}}
     if spread:
         template["spec"]["topologySpreadConstraints"] = list(spread)
     own = {"template": template, **({} if replicas is None else {"replicas": replicas}), **(more or {})}

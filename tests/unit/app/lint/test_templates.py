@@ -114,3 +114,10 @@ def test_an_unknown_policy(policy: str, expected: list[str]) -> None:
     assert [(it, "spec.template.metadata.annotations.homeport.dev/policy") for it in expected] == [
         (it.id, it.field) for it in found
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("never", []), ("Never", ["unknown-fallback"]), ("", ["unknown-fallback"])]
+)
+def test_the_annotation_that_keeps_constraints_hard(value: str, expected: list[str]) -> None:
+    assert ids([workload(pod_annotations={"homeport.dev/fallback": value})]) == expected
