@@ -70,6 +70,7 @@ _KINDS: Final[Mapping[tuple[str, str], Kind[Any]]] = {
         kinds.PERSISTENT_VOLUMES,
         kinds.STORAGE_CLASSES,
         kinds.CSI_NODES,
+        kinds.POD_DISRUPTION_BUDGETS,
         kinds.CSI_DRIVERS,
         kinds.VOLUME_ATTACHMENTS,
         kinds.CSI_STORAGE_CAPACITIES,

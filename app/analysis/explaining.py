@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from time import thread_time
 from typing import Final
 
@@ -21,6 +22,7 @@ from app.analysis.judging import RUN_SECONDS, Judge, Judgement
 from app.analysis.needs import ResourceNeed, add_needs
 from app.analysis.remedies import Remedies, Remedy, best
 from app.analysis.scheduler_message import SchedulerMessage, compared
+from app.analysis.spread_preemption import add_preemption, can_preempt
 from app.framework.cycle_state import CycleState
 from app.framework.explanation import Explanation, HomeFacts
 from app.framework.node_info import Candidates
@@ -222,9 +224,17 @@ class Explainer:
         if not judgement.feasible:
             impossibilities = Impossibilities(self._cluster, inquiry.judge)
             searching = impossibilities.steps(pod, judgement, bool(remedies), changes.impossible)
-            doubting = Limited(searching, seconds - proving.seconds)
+            doubting = Limited(chain(searching, self._preemption(inquiry, changes)), seconds - proving.seconds)
             await run_stepwise(doubting, RUN_SECONDS)
             changes.seconds += doubting.seconds
+
+    def _preemption(self, inquiry: _Inquiry, changes: _Changes) -> Iterator[None]:
+        """Find the evictions that nobody makes, if Homeport decides about spread for a scheduler."""
+        framework, pod = inquiry.framework, inquiry.pod
+        unusable = self._snapshot.not_usable(framework.scheduler_name, pod)
+        if inquiry.deciding.preset == "delegated" and not inquiry.not_judged and can_preempt(framework, unusable):
+            with suppress(PluginError):  # the guard has logged the fault, and the explanation is right without
+                yield from add_preemption(framework, inquiry.judge(), pod, inquiry.judgement, changes.impossible)
 
     async def _needs(self, inquiry: _Inquiry) -> Sequence[ResourceNeed]:
         """Return the requested resources, if resources were judged."""

@@ -202,7 +202,7 @@ class ExplainResponse(CamelModel):
     plugins: dict[str, PluginExplanation]
     resources: list[ResourceRoom] = Field(description="Empty if resources were not judged.")
     remedies: list[ProvedRemedy] = Field(description="At most five, sorted by the number of nodes that they open.")
-    impossible: list[str] = Field(description="Sentences on what cannot work, if no node fits.")
+    impossible: list[str] = Field(description="Sentences on what cannot work, or nobody does, if no node fits.")
     incomplete: bool = Field(
         description="True if the time was over before all changes were tried, or if none of the first ones helps."
     )

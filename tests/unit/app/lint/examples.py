@@ -33,7 +33,10 @@ def workload(
     **spec: Any,
 ) -> JsonObject:
     """An object of apps/v1 named ``web``. ``more`` is added to its spec, ``spec`` to that of its template."""
-    of_pod = {"labels": WEB if labels is None else labels, "annotations": pod_annotations or {}}
+    of_pod = {
+        "labels": WEB if labels is None else labels,
+        **({"annotations": pod_annotations} if pod_annotations else {}),
+    }
     template: JsonObject = {"metadata": of_pod, "spec": {**spec}}
     if spread:
         template["spec"]["topologySpreadConstraints"] = list(spread)

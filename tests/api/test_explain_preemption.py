@@ -1,0 +1,47 @@
+"""Explain says which evictions would let a pod in that topology spread keeps waiting, and that nobody makes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from app.config.profile import Profile
+from app.config.settings import Settings
+from plugins import DEFAULT_WEIGHTS, SHIPPED
+from tests.api.service import serving
+from tests.builders import JsonObject, constraint, node_object, pod_object
+
+WEB: Final = {"app": "web"}
+ROOM: Final = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}
+OBJECTS: Final = [
+    node_object("a1", zone="a", status=ROOM),
+    node_object("b1", zone="b", unschedulable=True, status=ROOM),
+    pod_object("batch", labels=WEB, node="a1", priority=0),
+    pod_object("urgent", labels=WEB, priority=10, spread=[constraint(app="web")]),
+]
+SENTENCE: Final = (
+    "evicting default/batch on a1 would let the pod in, but kube-scheduler does not preempt for topology spread that "
+    "Homeport decides"
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param({}, [SENTENCE], id="delegated"),
+        pytest.param({"preset": "complete"}, [], id="complete: /api/v1/cycle names the victims"),
+    ],
+)
+async def test_the_evictions_that_nobody_makes(tmp_path: Path, fields: dict[str, Any], expected: list[str]) -> None:
+    path = tmp_path / "cluster.json"
+    found: JsonObject = {"apiVersion": "v1", "kind": "List", "items": OBJECTS}
+    path.write_text(json.dumps(found))
+    profile = Profile.model_validate({"schedulerName": "*", **fields})
+
+    async with serving(Settings(cluster=str(path), profiles=(profile,)), SHIPPED, DEFAULT_WEIGHTS) as api:
+        answer = await api.get("/api/v1/explain/default/urgent")
+
+    assert (answer["verdict"], answer["impossible"]) == ("NoNodeFits", expected)
