@@ -208,12 +208,12 @@ def _steps(word: int, depth: int) -> list[tuple[int, int]]:
 
 
 def _last_left(at: int, word: int, depth: int) -> int:
-    """Return the position of the last bracket in a word that opens the level after ``SAFE_DEPTH``."""
+    """Return the position of the last opening bracket in a word with which the depth exceeds ``SAFE_DEPTH``."""
     steps = _steps(word, depth)
     before = (depth, *(it for _, it in steps))
     return at + max(place for (place, after), was in zip(steps, before, strict=False) if was == SAFE_DEPTH < after)
 
 
 def _first_back(at: int, word: int, depth: int) -> int:
-    """Return the position after the first bracket in a word that leads back to level ``SAFE_DEPTH``."""
+    """Return the position after the first closing bracket in a word with which the depth is ``SAFE_DEPTH`` again."""
     return at + 1 + next(place for place, after in _steps(word, depth) if after == SAFE_DEPTH)

@@ -82,9 +82,9 @@ class Selector(Struct, frozen=True, gc=False, cache_hash=True):
 EVERYTHING: Final = Selector()
 
 NOTHING: Final = Selector((Requirement("", IN, ()),))
-"""Selector that matches no pod. Topology spread constraints with a null or empty selector count with it.
+"""Selector that matches no pod.
 
-So each of their domains has 0 pods.
+It counts the pods of topology spread constraints with a null or empty selector, so each of their domains has 0 pods.
 """
 
 

@@ -188,7 +188,7 @@ def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
     if explained.not_judged:
         fit += ", as far as judged here"
     if explained.bound is not None:
-        return f"bound to {_shown(pod.node_name)}; {_there(explained.bound)}; if it were scheduled now, {fit}"
+        return f"bound to {_shown(pod.node_name)}; {_verdict_on_own_node(explained.bound)}; if it were scheduled now, {fit}"
     if pod.terminating:
         return f"is being deleted, so no scheduler places it; otherwise {fit}"
     if verdict == "Gated":
@@ -196,8 +196,8 @@ def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
     return fit
 
 
-def _there(bound: BoundNode) -> str:
-    """Return what the filters say of a bound pod's node, as a part of a sentence."""
+def _verdict_on_own_node(bound: BoundNode) -> str:
+    """Return whether the filters would reject a bound pod on its own node, as a part of a sentence."""
     if not bound.verdicts:
         return "its node was not judged"
     if bound.violated:

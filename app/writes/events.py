@@ -194,8 +194,6 @@ class ApiRecorder:
         }
         return body if related is None else {**body, "related": _object_reference(related)}
 
-    # writing
-
     def start(self) -> None:
         """Start the background tasks that write Events. Must be called on the event loop."""
         self._background.begin("events", self._write_forever)

@@ -165,7 +165,8 @@ class BoundVolumes:
     def unreached(self, pod: Pod, node: Node | str) -> RestrictedVolume | None:
         """Return the pod's first volume that the node cannot use; ``None`` if there is none.
 
-        ``node``: a node, or the name of a deleted one, which is excluded only if every term names other hosts.
+        ``node``: a node, or the name of a deleted node. Of a deleted node the labels are unknown, so a volume counts as
+        unusable there only if every term of its affinity names other hosts.
         """
         for volume in self._bound(pod):
             if isinstance(node, str):

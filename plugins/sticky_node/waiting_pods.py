@@ -284,7 +284,7 @@ class PodWaker:
                     if isinstance(owner := self._owners.of(pod), Owner):
                         self._add_if_held(pod, self._decision(owner, pod))
         self._clocks.ungated(pending)
-        if self._owners.follows_claims:  # sharing a volume claim changes no version
+        if self._owners.follows_claims:  # pods that begin to share a claim change no object's version
             self._stamp = None
 
     def _add_if_held(self, pod: Pod, decision: Decision) -> None:
