@@ -188,7 +188,8 @@ def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
     if explained.not_judged:
         fit += ", as far as judged here"
     if explained.bound is not None:
-        return f"bound to {_shown(pod.node_name)}; {_verdict_on_own_node(explained.bound)}; if it were scheduled now, {fit}"
+        verdict_there = _verdict_on_own_node(explained.bound)
+        return f"bound to {_shown(pod.node_name)}; {verdict_there}; if it were scheduled now, {fit}"
     if pod.terminating:
         return f"is being deleted, so no scheduler places it; otherwise {fit}"
     if verdict == "Gated":
