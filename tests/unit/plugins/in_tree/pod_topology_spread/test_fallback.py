@@ -35,8 +35,8 @@ def test_it_is_judged_as_a_soft_one(objects: list[JsonObject], pod: JsonObject, 
     soft = {**pod, "spec": {**pod["spec"], "topologySpreadConstraints": softer}}
 
     with assumed_relaxed(keys):
-        verdicts, scores = relaxing.filter(relaxing.pod(pod)), relaxing.scores(relaxing.pod(pod))
-    assert (verdicts, scores) == (plain.filter(plain.pod(soft)), plain.scores(plain.pod(soft)))
+        verdicts, scores = relaxing.filter(relaxing.pod(pod)), relaxing.score(relaxing.pod(pod))
+    assert (verdicts, scores) == (plain.filter(plain.pod(soft)), plain.score(plain.pod(soft)))
     hard = relaxing.pod(pod)
     assert relaxing.filter(hard) == plain.filter(plain.pod(pod))
 
