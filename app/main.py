@@ -117,6 +117,7 @@ from app.writes.activator import ApiActivator
 from app.writes.events import ApiRecorder
 from app.writes.fences import Fences
 from app.writes.read_back import BindConfirmation
+from app.writes.reranking import Reranking, reranking_plugins
 
 _LOG: Final = structlog.get_logger(__name__)
 _MARGIN: Final = 0.25
@@ -297,8 +298,7 @@ class HomeportService:
         for name, plugin_run in runs_of(self._frameworks.values(), self._guard, self._feed.complete):
             supervisor.while_leading(name, plugin_run.run)
         if isinstance(self._feed, LiveFeed):
-            confirmation = BindConfirmation(self._feed.client, self._cluster, monotonic)
-            supervisor.while_leading("bind confirmation", confirmation.run)
+            self._supervise_patches(self._feed.client, acting.problem)
         if isinstance(self._writes.activate, ApiActivator):
             supervisor.while_leading("activation", self._writes.activate.run)
         skews = Skews(context, monotonic)
@@ -316,6 +316,16 @@ class HomeportService:
         if self._permissions is not None:
             supervisor.everywhere("permissions", self._permissions.run)
         return sampling, second_looks, skews
+
+    def _supervise_patches(self, client: KubeClient, problem: Callable[[], str]) -> None:
+        """Register the background tasks that read or change single pods of a live cluster."""
+        confirmation = BindConfirmation(client, self._cluster, monotonic)
+        self._supervisor.while_leading("bind confirmation", confirmation.run)
+        plugins = reranking_plugins(it for framework in self._frameworks.values() for it in framework.plugins.values())
+        if plugins:
+            may_write = self._leadership.may_write
+            reranking = Reranking(client, plugins, lambda: may_write() or problem())
+            self._supervisor.while_leading("reranking", reranking.run)
 
     def _spread_fallbacks(self, context: VerbContext) -> SpreadFallbacks:
         def not_usable(pod: Pod, profile: str) -> str:

@@ -15,9 +15,10 @@ from tests.controlplane.controlplane import ControlPlane
 from tests.integration.service import Homeport, start_scheduler
 from tests.integration.test_events import told
 from tests.integration.test_permissions import configured
-from tests.integration.test_spread_stories import WEB, make_zones
+from tests.integration.test_spread_stories import WEB, make_zones, wait_all_bound
 
 SPREAD = [objects.spread(WEB)]
+COST = "controller.kubernetes.io/pod-deletion-cost"
 TAINT = {"key": "gone", "effect": "NoSchedule"}
 
 
@@ -29,6 +30,12 @@ def scheduling(plane: ControlPlane, folder: Path, beyond: Json, **settings: Any)
     config = configured(folder, profiles=profiles, **settings)
     with Homeport(plane.kubeconfig, folder, [f"--config={config}"]) as homeport, start_scheduler(plane, homeport):
         yield homeport
+
+
+def costs(plane: ControlPlane) -> list[tuple[str, str]]:
+    """Zone and deletion cost of each pod that is bound."""
+    pods = [it for it in plane.client.list("Pod", "default") if it["spec"].get("nodeName")]
+    return sorted((it["spec"]["nodeName"][:6], it["metadata"].get("annotations", {}).get(COST, "")) for it in pods)
 
 
 def wait_refused(plane: ControlPlane, name: str) -> None:
@@ -140,3 +147,50 @@ def test_a_domain_that_has_no_node_is_told_with_the_min_domains_to_set(plane: Co
         "topology.kubernetes.io/zone: zone-c has no node, so the constraint does not count it. "
         "Set minDomains: 3 if pods should wait for a node there"
     )
+
+
+@pytest.mark.parametrize(
+    ("beyond", "ranks"),
+    [
+        pytest.param({}, ("", ""), id="in-tree", marks=pytest.mark.long),
+        pytest.param({"scaleDown": "Spread"}, ("-1", "0"), id="scaleDown"),
+    ],
+)
+def test_pods_get_deletion_costs(plane: ControlPlane, tmp_path: Path, beyond: Json, ranks: tuple[str, ...]) -> None:
+    """Two pods in each zone, with the ranks 0 and 1. A pod that nobody owns gets none."""
+    make_zones(plane, {"zone-a": 1, "zone-b": 1, "zone-c": 1})
+    owner = plane.client.create(objects.replica_set("web", labels=WEB))
+    pods = objects.replica_set_pods(owner, 6, spread_constraints=SPREAD)
+
+    with scheduling(plane, tmp_path, beyond) as homeport:
+        for pod in pods:
+            plane.client.create(pod)
+        wait_all_bound(plane, [it["metadata"]["name"] for it in pods])
+        found = costs(plane)
+        plane.client.create(objects.pod("alone", labels=WEB, spread_constraints=SPREAD))
+        plane.client.wait_bound("alone")
+        alone = plane.client.get("Pod", "alone")["metadata"].get("annotations", {})
+        is_consistent = homeport.get("/api/v1/check")["consistent"]
+
+    assert found == [(zone, rank) for zone in ("zone-a", "zone-b", "zone-c") for rank in ranks]
+    assert (COST in alone, is_consistent) == (False, True)
+
+
+@pytest.mark.long
+def test_a_hole_in_the_ranks_is_closed(plane: ControlPlane, tmp_path: Path) -> None:
+    """By one patch, of the pod with the highest rank."""
+    make_zones(plane, {"zone-a": 1, "zone-b": 1})
+    owner = plane.client.create(objects.replica_set("web", labels=WEB))
+    ranks = ("-1", "-2", "-3")
+    (*pods,) = objects.replica_set_pods(owner, 3, spread_constraints=SPREAD, node_name="zone-a-0")
+    for pod, rank in zip(pods, ranks, strict=True):
+        pod["metadata"]["annotations"] = {COST: rank}
+        plane.client.create(pod)
+
+    with scheduling(plane, tmp_path, {"scaleDown": "Spread", "rerank": True}) as homeport:
+        expected = [("zone-a", "-1"), ("zone-a", "-2"), ("zone-a", "0")]
+        plane.client.wait_for(lambda: costs(plane) == expected, timeout=60, what="the hole to be closed")
+        log = homeport.log()
+
+    assert 1 == log.count("deletion cost written")
+    assert plane.client.get("Pod", "web-2")["metadata"]["annotations"][COST] == "0"

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from app.analysis.removal import removal_order
 from app.framework.cycle_state import CycleState
 from app.kube.core_v1 import Pod
-from app.kube.deletion_cost import DELETION_COST, cost_of
+from app.kube.deletion_cost import DELETION_COST, DeletionCost, cost_of
 from tests.builders import JsonObject, constraint, make_node
 from tests.harness import SPREAD, World, only
 
@@ -145,3 +145,23 @@ def share_above(beyond: JsonObject, histories: int, steps: int = 20) -> float:
 def test_with_deaths_few_scale_downs_leave_more() -> None:
     assert share_above(SPREAD_DOWN, 40) <= 0.03
     assert share_above({}, 20) > 0.1
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 9), st.lists(replicas | st.none(), max_size=12))
+def test_reranking_closes_every_hole(random: Random, before: int, steps: list[int | None]) -> None:
+    """Then each zone has the ranks from 0 on, and any scale-down of a balanced ReplicaSet leaves it balanced."""
+    history = History(SPREAD_DOWN | {"rerank": True}, random)
+    for _ in range(before):
+        history.bind(ranks=False)
+    for step in steps:
+        history.die() if step is None else history.scale(step)
+    plugin: Any = history.world.framework.plugins[SPREAD]
+    for _ in range(MOST):
+        for pod, cost in [it for it in plugin.misranked() if it is not None]:
+            history.world.add(pod.with_deletion_cost(DeletionCost(cost)))
+
+    assert [] == [it for it in plugin.misranked() if it is not None]
+    assert all(ranks_of(history, zone) == [*range(history.counts[zone])] for zone in ZONES)
+    was_balanced = history.skew <= 1
+    history.scale(len(history.pods) // 2)
+    assert history.skew <= 1 or not was_balanced

@@ -140,7 +140,8 @@ class Beyond(BaseModel):
     domains that have a node without a cordon and without taints that the pod does not tolerate. ``onViolation``:
     ``AllowNotWorse`` also lets a pod onto nodes where it does not raise the skew of a violated constraint.
     ``fallback``: when a hard constraint becomes soft for a pod that waits. ``scaleDown``: ``Spread`` sets the deletion
-    cost of the pods of ReplicaSets at bind, so that a scale-down keeps the spread. ``domains``: domains that a topology
+    cost of the pods of ReplicaSets at bind, so that a scale-down keeps the spread. ``rerank`` also changes the cost of
+    bound pods, to close holes that dead pods have left. ``domains``: domains that a topology
     key can have, even if none of their nodes exists. ``remember``: seconds for which Homeport knows domains that had
     nodes. These two never affect a verdict.
     """
@@ -152,6 +153,7 @@ class Beyond(BaseModel):
     on_violation: Literal["Reject", "AllowNotWorse"] = "Reject"
     fallback: Fallback | None = None
     scale_down: Literal["Any", "Spread"] = "Any"
+    rerank: bool = False
     domains: Annotated[dict[LabelKey, DomainNames], Field(max_length=MOST_KEYS)] = {}
     remember: Annotated[Seconds, Field(ge=60.0, le=2_592_000.0)] | None = None
 
@@ -161,6 +163,12 @@ class Beyond(BaseModel):
         if HOSTNAME in value:
             raise ValueError(f"hosts come and go, so domains of {HOSTNAME} cannot be declared")
         return value
+
+    @model_validator(mode="after")
+    def _reranks_what_is_ranked(self) -> Self:
+        if self.rerank and self.scale_down != "Spread":
+            raise ValueError("rerank: true needs scaleDown: Spread, because no pod has a rank without it")
+        return self
 
     @property
     def reads_tolerations(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, final
 
@@ -253,6 +253,8 @@ class RankingPodTopologySpread(PodTopologySpread, ReservePlugin):
         super().__init__(args, handle)
         self._events = handle.event_recorder
         self._ranks = Ranks(handle.counts, handle.objects)
+        self._serves = handle.profile.serves
+        self.reranks = args.beyond is not None and args.beyond.rerank
         self._reported = Newest[str, None](_MOST_REPORTED)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
@@ -275,6 +277,15 @@ class RankingPodTopologySpread(PodTopologySpread, ReservePlugin):
         """Return the deletion cost that the pod would get on the node, for what-ifs; ``None`` if it would get none."""
         rank = None if pod.deletion_cost.value is not None else self._ranks.rank(pod, node_name, self._every(pod))
         return None if rank is None else -rank
+
+    def misranked(self) -> Iterator[tuple[Pod, int] | None]:
+        """Yield each pod of the profile whose deletion cost should change, and ``None`` between two ReplicaSets."""
+        for uid in self._ranks.replica_sets():
+            pod = self._ranks.newest(uid)
+            if pod is not None and self._serves(pod.spec.scheduler_name):
+                for other, rank in self._ranks.misranked(uid, self._every(pod)):
+                    yield other, -rank
+            yield None
 
     def _every(self, pod: Pod) -> Sequence[TopologySpreadConstraint]:
         return pod.spec.spread or self._defaults

@@ -7,7 +7,8 @@ scale-down removes the highest ranks of all domains before lower ones, which lea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from app.framework.counts import Counts, Unprepared
@@ -96,6 +97,50 @@ class Ranks:
                 else:
                     taken.add(rank)
         return _free_number(taken, without)
+
+    def replica_sets(self) -> Collection[str]:
+        """Return the UIDs of the ReplicaSets with pods."""
+        return tuple(self._pods)
+
+    def newest(self, uid: str) -> Pod | None:
+        """Return the newest pod of a ReplicaSet; ``None`` if it has none now."""
+        return max(self._pods.get(uid, {}).values(), key=lambda it: it.created, default=None)
+
+    def misranked(self, uid: str, constraints: Iterable[TopologySpreadConstraint]) -> Collection[tuple[Pod, int]]:
+        """Return for each domain with a hole in its ranks one bound pod, with the rank of the hole.
+
+        It is the pod of the highest rank, then one without a rank. Pods with a cost above 0 keep it. Their number is
+        that of the lowest ranks that no other pod needs. ``constraints``: those of the ReplicaSet's newest pod.
+        """
+        key, pods = self.widest_key(constraints), self._pods.get(uid, {})
+        if not key or len(pods) > MOST_PODS:
+            return ()
+        domains, by_domain = self._domains(key), defaultdict[str, list[Pod]](list)
+        for pod in pods.values():
+            if not pod.terminating and pod.node_name in domains:
+                by_domain[domains[pod.node_name]].append(pod)
+        holes = (self._hole(it) for it in by_domain.values())
+        return [it for it in holes if it is not None]
+
+    def _hole(self, pods: Sequence[Pod]) -> tuple[Pod, int] | None:
+        """Return the pod of a domain that should get another rank, and this rank; ``None`` if there is no hole."""
+        own = [it for it in pods if (it.deletion_cost.value or 0) <= 0]
+        wanted = range(len(pods) - len(own), len(pods))
+        holders: dict[int, Pod] = {}
+        movable: list[tuple[int, str, Pod]] = []
+        for pod in own:
+            rank = self._rank_of(pod)
+            if rank is not None and rank in wanted and rank not in holders:
+                holders[rank] = pod
+            elif not self._is_in_flight(pod):
+                movable.append((-1 if rank is None else rank, pod.uid, pod))
+        if not movable:
+            return None
+        return max(movable)[2], next(it for it in wanted if it not in holders)
+
+    def _is_in_flight(self, pod: Pod) -> bool:
+        """Return True if the watch has not shown the rank that the pod got. A patch could then prevent its bind."""
+        return pod.deletion_cost.value is None and self._given.get(pod.uid, ("",))[0] == pod.node_name
 
     def _rank_of(self, pod: Pod) -> int | None:
         """Return the pod's rank; ``None`` for a pod without an annotation, or with a cost above 0."""

@@ -135,6 +135,10 @@ def test_the_defaults_in_force(given: JsonObject, expected: list[TopologySpreadC
             "'a b' is not a valid label value",
             id="a domain that no node can have",
         ),
+        pytest.param({"beyond": {"scaleDown": "Even"}}, ("beyond", "scaleDown"), "'Any' or 'Spread'", id="scaleDown"),
+        pytest.param(
+            {"beyond": {"rerank": True}}, ("beyond",), "rerank: true needs scaleDown: Spread", id="rerank without ranks"
+        ),
         pytest.param(
             {"beyond": {"remember": "1s"}}, ("beyond", "remember"), "greater than or equal to 60", id="a short memory"
         ),

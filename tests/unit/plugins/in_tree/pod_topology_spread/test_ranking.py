@@ -179,3 +179,70 @@ def test_explain_says_which_key_the_ranks_are_of() -> None:
     alone = make_pod("alone", labels=WEB, spread=BY_ZONE)
     (table,) = ranked.world.framework.explain(alone, ranked.world.candidates())[SPREAD].tables
     assert table.title == f"DoNotSchedule over {ZONE}, maxSkew 1"
+
+
+class Reranked(Ranked):
+    """The same with ``rerank``."""
+
+    def __init__(self) -> None:
+        super().__init__(only(SPREAD, **{SPREAD: {"beyond": {"scaleDown": "Spread", "rerank": True}}}))
+
+    def suggested(self) -> dict[str, int]:
+        plugin: Any = self.world.framework.plugins[SPREAD]
+        assert plugin.reranks
+        return {pod.name: cost for it in plugin.misranked() if it is not None for pod, cost in (it,)}
+
+
+def test_the_highest_rank_of_a_domain_closes_its_lowest_hole() -> None:
+    ranked = Reranked()
+    for number, (node, cost) in enumerate([("a1", "-1"), ("a2", "-3"), ("a1", "-4"), ("b1", "0"), ("b1", "-1")]):
+        ranked.pod(f"p{number}", node, cost)
+    assert ranked.suggested() == {"p2": 0}
+
+    ranked.pod("p2", "a1", "0", resource_version="2")
+    assert ranked.suggested() == {"p1": -2}
+
+    ranked.pod("p1", "a2", "-2", resource_version="2")
+    assert ranked.suggested() == {}
+
+
+def test_pods_without_a_rank_and_second_holders_of_one_get_a_rank() -> None:
+    ranked = Reranked()
+    ranked.pod("old", "a1")
+    ranked.pod("one", "a1", "0")
+    assert ranked.suggested() == {"old": -1}
+
+    ranked.pod("old", "a1", "0", resource_version="2")
+    (second,) = ranked.suggested().values()
+    assert second == -1
+
+
+def test_a_cost_above_0_is_kept_and_counts_as_the_lowest_rank() -> None:
+    ranked = Reranked()
+    ranked.pod("dear", "a1", "7")
+    ranked.pod("one", "a1", "-1")
+    assert ranked.suggested() == {}
+
+    ranked.pod("one", "a1", "0", resource_version="2")
+    assert ranked.suggested() == {"one": -1}
+
+
+def test_pods_that_are_being_bound_terminate_or_wait_are_not_patched() -> None:
+    ranked = Reranked()
+    ranked.pod("going", "a1", "-5", terminating=True)
+    ranked.pod("waiting")
+    ranked.pod("one", "a1", "0")
+    ranked.pod("three", "a1", "-1")
+    assert ranked.reserved(ranked.pod("new"), "a2") == "-2"
+    ranked.world.cluster.delete_pod(("default", "one"))
+    assert ranked.suggested() == {}
+
+    ranked.pod("new", "a2", "-2", resource_version="2")
+    assert ranked.suggested() == {"new": 0}
+
+
+def test_pods_of_other_profiles_are_left_alone() -> None:
+    ranked = Reranked()
+    ranked.world.framework.plugins[SPREAD]._serves = frozenset(("other",)).__contains__
+    ranked.pod("one", "a1", "-1")
+    assert ranked.suggested() == {}
