@@ -295,31 +295,37 @@ def _waiting(spec: _PodSpecObject, status: _PodStatusObject) -> Waiting:
 
 def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
     """Return the type for the JSON of pods with the ``wanted`` parts, and the function that converts it to ``Pod``."""
-
-    def lifecycle_of(pod: PodObject) -> Lifecycle | None:
-        return Lifecycle(deletion_cost_of(pod.metadata.annotations)) if Extra.DELETION_COST in wanted else None
-
-    parts = wanted - NODE_ONLY - {Extra.DELETION_COST}
+    if Extra.DELETION_COST in wanted:
+        return _with_cost(*whole_pods(wanted - {Extra.DELETION_COST}))
+    parts = wanted - NODE_ONLY
     if not parts:
-        return PodObject, lambda pod: slim_pod(pod, lifecycle=lifecycle_of(pod))
+        return PodObject, slim_pod
     if parts == _PENDING_VOLUMES_ALONE:
-        return WaitingPodObject, lambda pod: _slim_waiting(pod, lifecycle_of(pod))
+        return WaitingPodObject, _slim_waiting
 
     def slim(pod: WholePodObject) -> Pod:
         spec, status = pod.spec or _NO_WHOLE_SPEC, pod.status or _NO_WHOLE_STATUS
-        lifecycle = lifecycle_of(pod)
-        if Extra.DISRUPTION in wanted:
-            disruption = disruption_of(spec, status)
-            lifecycle = disruption if lifecycle is None else replace(disruption, cost=lifecycle.cost)
+        lifecycle = disruption_of(spec, status) if Extra.DISRUPTION in wanted else None
         return slim_pod(pod, *pod_parts(wanted, spec, status), lifecycle)
 
     return WholePodObject, slim
 
 
-def _slim_waiting(pod: WaitingPodObject, lifecycle: Lifecycle | None) -> Pod:
-    """Convert a pod for which ``PENDING_VOLUMES`` is the only optional part, but for the deletion cost."""
+def _with_cost(kind: type[PodObject], slim: Callable[[Any], Pod]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
+    """Return the type and the function that also reads the deletion cost."""
+
+    def with_cost(pod: PodObject) -> Pod:
+        slimmed, cost = slim(pod), deletion_cost_of(pod.metadata.annotations)
+        lifecycle = slimmed.lifecycle
+        return replace(slimmed, lifecycle=Lifecycle(cost) if lifecycle is None else replace(lifecycle, cost=cost))
+
+    return kind, with_cost
+
+
+def _slim_waiting(pod: WaitingPodObject) -> Pod:
+    """Convert a pod for which ``PENDING_VOLUMES`` is the only optional part."""
     spec = pod.spec or _WaitingPodSpecObject()
-    return slim_pod(pod, *_pending_parts(spec.node_name, spec.volumes), lifecycle=lifecycle)
+    return slim_pod(pod, *_pending_parts(spec.node_name, spec.volumes))
 
 
 def _pending_parts(node_name: str | None, volumes: Raw) -> tuple[PodParts, tuple[str, ...]]:
