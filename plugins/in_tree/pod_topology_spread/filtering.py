@@ -199,7 +199,7 @@ class HardState:
 HARD: Final[StateKey[HardState]] = StateKey("PreFilterPodTopologySpread")
 
 
-Counted: TypeAlias = Callable[[Counts, Pod, Constraint, frozenset[str]], HardConstraint]
+Counted: TypeAlias = Callable[[Counts, Pod, frozenset[str], Constraint], HardConstraint]
 """Function that adds the counts to a constraint of a pod. The set has the topology keys of all its constraints."""
 
 
@@ -210,13 +210,13 @@ def hard_state(counted: Counted, counts: Counts, pod: Pod, constraints: Sequence
     """
     required = frozenset(it.topology_key for it in constraints)
     try:
-        return HardState([counted(counts, pod, it, required) for it in constraints])
+        return HardState(list(map(partial(counted, counts, pod, required), constraints)))
     except Unprepared:
-        all_prepared(partial(counted, counts, pod, it, required) for it in constraints)
+        all_prepared(partial(counted, counts, pod, required, it) for it in constraints)
         raise
 
 
-def in_tree(counts: Counts, pod: Pod, constraint: Constraint, required: frozenset[str]) -> HardConstraint:
+def in_tree(counts: Counts, pod: Pod, required: frozenset[str], constraint: Constraint) -> HardConstraint:
     """Return the constraint with kube-scheduler's rules. Raises ``Unprepared``."""
     domains = counts.domains(pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion)
     return HardConstraint(constraint, domains, int(constraint.matches(pod.labels)), {})

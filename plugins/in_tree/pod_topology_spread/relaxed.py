@@ -25,7 +25,7 @@ class Relaxation(Struct, frozen=True):
     ignores_untolerated: bool
     allows_not_worse: bool
 
-    def counted(self, counts: Counts, pod: Pod, constraint: Constraint, required: frozenset[str]) -> HardConstraint:
+    def counted(self, counts: Counts, pod: Pod, required: frozenset[str], constraint: Constraint) -> HardConstraint:
         """Return the constraint with these rules. Raises ``Unprepared``."""
 
         def of(inclusion: Inclusion) -> DomainCounts:
