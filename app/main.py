@@ -132,7 +132,9 @@ _LEAVE_SECONDS: Final = 12.5
 _LAST_SECONDS: Final = 2.0
 """Seconds within ``END_SECONDS`` to stop the remaining parts. Usually they stop at once."""
 
-_NEEDS_COMPLETE: Final = "fallback needs explain: complete, because it judges all rules of kube-scheduler"
+_NEEDS_COMPLETE: Final = (
+    "beyond.fallback of PodTopologySpread needs explain: complete, because all filters of kube-scheduler must be judged"
+)
 
 _NO_LONGER_LEADS: Final = "this replica no longer leads"
 """Reason with which pods that wait at Permit are rejected when this replica stops leading, because it cannot bind."""
@@ -206,9 +208,7 @@ class HomeportService:
             monotonic,
             extras=core_for(resolved).extras,
         )
-        self._spread = SpreadTables(
-            FallbackTable("" if settings.explains_all else _NEEDS_COMPLETE), DomainTable(monotonic)
-        )
+        self._spread = SpreadTables(FallbackTable(), DomainTable(monotonic))
         self._frameworks = self._build(resolved, registry)
         self._explain = wiring.explain_snapshot(
             settings, resolved, self._cluster, self._feed, self._frameworks, self._nominations, self._spread
@@ -424,6 +424,9 @@ class HomeportService:
                 )
             except ProfileErrors as error:
                 mistakes += error.mistakes
+            if self._spread.fallbacks.after(profile.scheduler_name) is not None and not self._settings.explains_all:
+                message = f'profile "{profile.scheduler_name}": {_NEEDS_COMPLETE}'
+                mistakes.append(Mistake((profile.place, ("explain",)), message))
         if mistakes:
             raise ProfileErrors(mistakes)
         subscribe_plugins(resolved, frameworks, self._cluster.others.on_change, self._guard)

@@ -133,7 +133,7 @@ class Fallbacks(Protocol):
     """Hard spread constraints that a profile judges as soft, for pods that have waited long for one of them alone."""
 
     def enable(self, after: float) -> None:
-        """Observe the pods of the profile. ``after``: seconds that a pod waits. Raises ``ValueError`` if impossible."""
+        """Observe the pods of the profile. ``after``: seconds that a pod waits."""
         ...
 
     def relaxed(self, pod: Pod) -> Collection[str]:

@@ -50,10 +50,9 @@ class _BlockedPod(Struct):
 
 
 class FallbackTable:
-    """Pods of all profiles. ``refusal``: why the service cannot judge all rules, or empty if it can."""
+    """Pods of all profiles."""
 
-    def __init__(self, refusal: str = "") -> None:
-        self._refusal = refusal
+    def __init__(self) -> None:
         self._after: dict[str, float] = {}
         self._pods: dict[str, _BlockedPod] = {}
 
@@ -62,8 +61,7 @@ class FallbackTable:
         return ProfileFallbacks(self, profile)
 
     def enable(self, profile: str, after: float) -> None:
-        if self._refusal:
-            raise ValueError(self._refusal)
+        """Observe the pods of a profile. ``after``: seconds that a pod waits."""
         self._after[profile] = after
 
     @property

@@ -13,10 +13,7 @@ from plugins.in_tree.pod_topology_spread.constraints import Constraint
 
 
 class Softening:
-    """Softens constraints of waiting pods. ``after``: seconds that a pod waits.
-
-    Raises ``ValueError`` if the service cannot observe the pods.
-    """
+    """Softens constraints of waiting pods. ``after``: seconds that a pod waits."""
 
     def __init__(self, fallbacks: Fallbacks, after: float) -> None:
         fallbacks.enable(after)

@@ -265,6 +265,9 @@ def test_every_mistake_is_a_line_and_the_exit_code_is_2(
     assert [] == served
 
 
+FALLBACK = {"name": "PodTopologySpread", "args": {"beyond": {"fallback": {"after": "10m"}}}}
+
+
 class TestServe:
     """Mistakes that only show when the parts are put together. Nothing is listened on."""
 
@@ -284,6 +287,18 @@ class TestServe:
                     )
                 ],
                 id="one name twice",
+            ),
+            pytest.param(
+                {"explain": "profile", "profiles": [{"schedulerName": "a", "pluginConfig": [FALLBACK]}]},
+                [
+                    (
+                        'profiles[0] {"schedulerName": "a", "pluginConfig": [{"name": "PodTopologySpread", "args": {… '
+                        "({}, line 5), "
+                        'explain "profile" ({}, line 3): profile "a": beyond.fallback of PodTopologySpread needs '
+                        "explain: complete, because all filters of kube-scheduler must be judged"
+                    )
+                ],
+                id="fallback without explain: complete",
             ),
         ],
     )

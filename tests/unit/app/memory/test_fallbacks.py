@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from app.memory.fallbacks import FallbackTable, assumed_relaxed
 from tests.builders import make_pod
 
@@ -96,8 +94,3 @@ def test_a_profile_without_the_option_relaxes_nothing() -> None:
     found = table()
 
     assert (found.after("q"), found.judged(POD, "q", {"zone"}, 0.0), found.has(POD.uid)) == (None, "", False)
-
-
-def test_a_service_that_cannot_judge_all_rules_refuses_the_option() -> None:
-    with pytest.raises(ValueError, match="needs explain: complete"):
-        FallbackTable("fallback needs explain: complete").of("p").enable(1.0)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.memory.fallbacks import FallbackTable, assumed_relaxed
-from app.runtime.profiles import ProfileErrors
 from tests import strategies
 from tests.builders import ZONE, JsonObject, constraint, make_node, make_pod
 from tests.harness import SPREAD, World, only
@@ -97,11 +95,3 @@ def test_explain_says_what_falls_back() -> None:
         f"DoNotSchedule over {ZONE}, maxSkew 1, fallback after 10m",
         f"ScheduleAnyway over {ZONE}, maxSkew 1, soft by fallback after 10m",
     )
-
-
-def test_a_service_that_cannot_observe_the_pods_does_not_start() -> None:
-    with pytest.raises(ProfileErrors, match="fallback needs explain: complete"):
-        World(
-            profile=only(SPREAD, **{SPREAD: {"beyond": BEYOND}}),
-            fallbacks=FallbackTable("fallback needs explain: complete").of("p"),
-        )
