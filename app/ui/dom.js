@@ -41,9 +41,7 @@ export function table(caption, columns, rows) {
   const isNumber = columns.map((it) => it.endsWith("#"));
   const heads = columns.map((it, at) => h("th", { scope: "col", class: isNumber[at] && "number" }, it.replace(/#$/, "")));
   const body = rows.map((row) =>
-    h(
-      "tr",
-      null,
+    h("tr", null,
       row.map((cell, at) => h("td", { class: isNumber[at] && "number" }, cell)),
     ),
   );

@@ -84,7 +84,7 @@ function draw(made, isNew) {
   main.replaceChildren(...[made.content()].flat(Infinity).filter(Boolean));
   main.removeAttribute("aria-busy");
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.getAttribute("href") === (location.hash || "#/")) link.setAttribute("aria-current", "page");
+    if (sectionOf(link.getAttribute("href")) === sectionOf(location.hash || "#/")) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   if (isNew) {
@@ -96,6 +96,11 @@ function draw(made, isNew) {
     if (open.has(it.dataset.key)) it.fill();
   }
   linksTo(focused)[place]?.focus({ preventScroll: true });
+}
+
+function sectionOf(href) {
+  const name = href.split("/")[1];
+  return name === "zone" ? "zones" : name;
 }
 
 function linksTo(href) {
@@ -114,7 +119,7 @@ async function tell() {
     health = { age: 0, problem: error.message };
   }
   const computed = `computed ${duration((Date.now() - shown.at) / 1000)} ago`;
-  const text = health.isSaved ? `saved cluster, ${computed}` : `snapshot ${duration(health.age)} old, ${computed}`;
+  const text = health.isSaved ? `saved cluster, not live; ${computed}` : `snapshot ${duration(health.age)} old, ${computed}`;
   const next = health.problem ? `■ ${health.problem} (${text})` : text;
   fresh.className = health.problem ? "bad" : "";
   if (fresh.textContent !== next) fresh.replaceChildren(next);

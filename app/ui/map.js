@@ -13,14 +13,10 @@ export function mapOf(nodes, waiting, lit = null) {
   const zones = nodes.zones.map((it) => zoneOf(nodes.zoneKey, it, lit));
   const group =
     waiting.length > 0 &&
-    h(
-      "div",
-      { class: "zone" },
+    h("div", { class: "zone" },
       h("h3", null, "No node"),
       h("p", null, counted(waiting.length, "pod"), " without a node"),
-      h(
-        "ul",
-        { class: "waiting" },
+      h("ul", { class: "waiting" },
         waiting.map((it) => h("li", null, link(["pod", it.namespace, it.name], `${it.namespace}/${it.name}`))),
       ),
     );
@@ -34,9 +30,7 @@ export function mapOf(nodes, waiting, lit = null) {
 
 function legend(lit) {
   const mark = (state) =>
-    h(
-      "span",
-      null,
+    h("span", null,
       s(
         "svg",
         { class: "cell legend", viewBox: "0 0 18 18", "aria-hidden": "true" },
@@ -45,9 +39,7 @@ function legend(lit) {
       ),
       ` ${STATES[state]}`,
     );
-  return h(
-    "p",
-    { class: "hint" },
+  return h("p", { class: "hint" },
     "Each square is a node; it is filled by the CPU that its pods request. ",
     lit && "A dot marks nodes with pods of this workload. ",
     mark("cordoned"),
@@ -63,9 +55,7 @@ function zoneOf(key, zone, lit) {
   const picture = cells(zone, lit);
   const lose = zone.name && link(["zone", key, zone.name], `What if ${name} is lost?`);
   const pods = zone.nodes.reduce((sum, it) => sum + it[3], 0);
-  return h(
-    "div",
-    { class: "zone" },
+  return h("div", { class: "zone" },
     h("h3", null, name),
     h("p", null, `${counted(zone.nodes.length, "node")}, ${counted(pods, "pod")}`),
     picture,

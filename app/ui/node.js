@@ -24,9 +24,7 @@ export async function node([name]) {
     stamp: JSON.stringify([json, living]),
     content: () => [
       h("h1", null, "Node ", h("span", { class: "name" }, name)),
-      h(
-        "p",
-        null,
+      h("p", null,
         badge(...(NODE_STATES[json.condition] ?? ["plain", json.condition])),
         json.zone ? ` in zone ${json.zone}` : " in no zone",
         json.taints.length > 0 && `, taints: ${json.taints.join(", ")}`,
@@ -116,12 +114,8 @@ function plan(of) {
     String(it.blocked),
   ]);
   return [
-    h(
-      "p",
-      null,
-      h(
-        "b",
-        null,
+    h("p", null,
+      h("b", null,
         `${counted(of.evicted, "pod")} would leave: ${of.placed} placed again, ${of.waiting} would wait, ${of.lost} lost, ${of.blocked} blocked by budgets.`,
       ),
     ),

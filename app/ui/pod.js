@@ -4,7 +4,7 @@ import { path, read } from "./api.js";
 import { badge, bar, counted, details, h, link, route, section, table } from "./dom.js";
 
 const VERDICTS = {
-  Fits: "good",
+  Fits: "warn",
   Bound: "good",
   NoNodeFits: "bad",
   Gated: "warn",
@@ -30,10 +30,11 @@ export async function pod([namespace, name], query) {
     stamp: json.judgedAt,
     content: () => [
       h("h1", null, "Pod ", h("span", { class: "name" }, `${namespace}/${name}`)),
-      h("p", { class: "verdict" }, badge(VERDICTS[json.verdict] ?? "plain", WORDS[json.verdict] ?? json.verdict), ` ${json.summary}`),
-      json.verdict === "Fits" && h("p", { class: "hint" }, "A scheduler can place it now; it might not have tried again since."),
+      h("p", { class: "verdict" }, badge(VERDICTS[json.verdict] ?? "plain", WORDS[json.verdict] ?? json.verdict), `: ${json.summary}`),
+      json.verdict === "Fits" &&
+        h("p", { class: "hint" }, `No rule keeps it waiting: ${json.schedulerName} can place it, and might not have tried again yet.`),
       remedies(json),
-      json.home && homeOf(json.home),
+      json.home && homeOf(json),
       json.node && oneNode(json.node),
       whyNot(json),
       spread(json),
@@ -47,14 +48,13 @@ export async function pod([namespace, name], query) {
 function remedies(json) {
   if (json.verdict === "Bound") return null;
   const list = json.remedies.map((it, at) =>
-    h(
-      "li",
-      null,
+    h("li", null,
       h("b", null, it.change),
-      `: ${counted(it.opens, "more node")} would fit `,
+      `: then ${counted(it.opens, "more node")} would fit `,
       details(`remedy-${at}`, "which", () =>
         h("div", null, nodeLinks(it.nodes), it.pods.length > 0 && h("p", null, `Pods: ${it.pods.join(", ")}`)),
       ),
+      it.sort === "ReleaseHome" && h("div", null, h("code", null, releaseOf(json.home.owner))),
     ),
   );
   if (list.length > 0)
@@ -66,27 +66,30 @@ function remedies(json) {
   if (json.impossible.length > 0)
     return section(
       "What cannot work",
-      h(
-        "ul",
-        null,
+      h("ul", null,
         json.impossible.map((it) => h("li", null, it)),
       ),
     );
   return json.feasible.length === 0 && section("What would help", h("p", null, "No single change that Homeport knows helps."));
 }
 
-function homeOf(home) {
+function releaseOf({ kind, name, namespace, slot }) {
+  return `homeport homes release ${kind.toLowerCase()}/${name}${slot && `/${slot}`} -n ${namespace}`;
+}
+
+function homeOf({ home, groups }) {
   const { owner } = home;
   const until = home.until ? `, until ${home.until}` : "";
+  const refusals = groups.find((it) => it.nodes.includes(home.node))?.reasons.filter((it) => it.plugin !== "StickyNode") ?? [];
   return section(
     "Its home",
-    h(
-      "p",
-      null,
-      `${owner.kind} ${owner.namespace}/${owner.name} lives on `,
-      home.node ? link(["node", home.node], home.node) : "no node",
-      `: the home is ${home.state.replaceAll("_", " ")}${home.cause && ` (${home.cause})`}, policy ${home.policy}. Effect: ${home.effect}${until}.`,
+    h("p", null,
+      `The home is the node to which ${owner.kind} ${owner.namespace}/${owner.name} returns: `,
+      home.node ? link(["node", home.node], home.node) : "none yet",
+      `. Its state: ${home.cause || home.state.replaceAll("_", " ")}. With the policy ${home.policy}: ${home.effect}${until}.`,
     ),
+    refusals.length > 0 &&
+      h("p", null, `${home.node} itself refuses the pod: `, refusals.map((it) => `${it.plugin}: ${it.reasons.join(", ")}`).join("; "), "."),
   );
 }
 
@@ -94,9 +97,7 @@ function whyNot(json) {
   const rows = json.groups.map((it, at) => [
     String(it.count),
     it.reasons.map((reason) =>
-      h(
-        "div",
-        null,
+      h("div", null,
         h("b", null, reason.plugin),
         `: ${reason.reasons.join(", ")}`,
         json.judges[reason.plugin] && h("span", { class: "hint" }, ` (decided by ${json.judges[reason.plugin]})`),
@@ -105,8 +106,8 @@ function whyNot(json) {
     names(`group-${at}`, it.nodes),
   ]);
   return section(
-    "Why not the other nodes",
-    rows.length === 0 ? h("p", null, "No node is refused.") : table("Nodes with the same reasons", ["Nodes#", "Reasons", "Which"], rows),
+    json.feasible.length > 0 ? "Why not the other nodes" : "Why no node fits",
+    rows.length === 0 ? h("p", null, "No node is refused.") : table("Nodes by reason", ["Nodes#", "Reasons", "Which"], rows),
     json.feasible.length > 0 && h("div", null, h("h3", null, "Nodes that fit"), names("feasible", json.feasible)),
   );
 }
@@ -117,9 +118,7 @@ function names(key, nodes) {
 
 function nodeLinks(nodes) {
   const more = nodes.length - MOST_NAMES;
-  return h(
-    "div",
-    null,
+  return h("div", null,
     nodes.slice(0, MOST_NAMES).map((it, at) => [at > 0 && ", ", link(["node", it], it)]),
     more > 0 && `, and ${more} more`,
   );
@@ -185,18 +184,14 @@ function others(json) {
         "What kube-scheduler said",
         h("blockquote", null, said.message),
         said.differences.length > 0 && h("p", null, "Differences:"),
-        h(
-          "ul",
-          null,
+        h("ul", null,
           said.differences.map((it) => h("li", null, it)),
         ),
       ),
     json.notJudged.length > 0 &&
       section(
         "Not judged",
-        h(
-          "ul",
-          null,
+        h("ul", null,
           json.notJudged.map((it) => h("li", null, `${it.plugin}: ${it.why}`)),
         ),
       ),

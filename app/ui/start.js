@@ -19,9 +19,7 @@ export async function start() {
     stamp: [overview.etag, nodes.etag].join(),
     content: () => [
       h("h1", null, "The cluster, as Homeport sees it"),
-      h(
-        "ul",
-        { class: "tiles" },
+      h("ul", { class: "tiles" },
         tile(pending.total, "pod waits for a node", "pods wait for a node"),
         tile(skews.total, "workload is spread unevenly", "workloads are spread unevenly"),
         tile(homes.total, "home is away or gone", "homes are away or gone"),
@@ -44,28 +42,32 @@ function waiting(pending) {
     link(["pod", it.namespace, it.name], `${it.namespace}/${it.name}`),
     h("span", { class: "short" }, since(it.since)),
     fits(it),
-    reason(it),
+    why(it),
   ]);
   const more = pending.total - pending.items.length;
   return section(
     "Pods that wait for a node",
     rows.length === 0
       ? h("p", null, "No pod waits.")
-      : table("Pods that wait, the longest first", ["Pod", "Waits", "Nodes that fit", "Why not the others"], rows),
+      : table("The longest wait first", ["Pod", "Waits", "Nodes that fit", "Why it waits"], rows),
     more > 0 && h("p", null, `${counted(more, "more pod")} not shown.`),
   );
 }
 
 function fits(it) {
   if (!it.judged) return badge("plain", "not judged yet");
-  return badge(it.feasible === 0 ? "bad" : "good", `${it.feasible} of ${it.total}`);
+  return badge(it.feasible === 0 ? "bad" : "warn", `${it.feasible} of ${it.total}`);
 }
 
-function reason(it) {
-  if (it.gated) return "has scheduling gates, so no scheduler tries it";
-  if (it.reasons.length === 0) return it.judged ? "no node is refused" : "";
-  const opens = it.opens > 0 ? `; this alone keeps it from ${counted(it.opens, "node")}` : "";
-  return `${it.plugin ? `${it.plugin}: ` : ""}${it.reasons.join(", ")}${opens}`;
+function why(it) {
+  if (it.gated) return "It has scheduling gates, so no scheduler tries it.";
+  const refusal = it.reasons.length > 0 && `${it.plugin ? `${it.plugin}: ` : ""}${it.reasons.join(", ")}`;
+  if (it.judged && it.feasible > 0)
+    return [
+      `Not for lack of a node: ${it.schedulerName} has not placed it yet.`,
+      refusal && h("div", { class: "hint" }, `Other nodes: ${refusal}`),
+    ];
+  return [refusal, it.opens > 0 && h("div", { class: "hint" }, `Nothing else refuses ${it.opens} of these nodes.`)];
 }
 
 function uneven(skews) {

@@ -15,10 +15,14 @@ export async function workload([namespace, kind, name]) {
     stamp: JSON.stringify(json) + nodes.etag,
     content: () => [
       h("h1", null, `${kind} `, h("span", { class: "name" }, `${namespace}/${name}`)),
-      h("p", null, `${counted(json.podCount, "pod")}, ${waiting.length} without a node.`),
+      h("p", null,
+        `${counted(json.podCount, "pod")}, ${waiting.length} without a node`,
+        waiting.slice(0, 5).map((it, at) => [at > 0 ? ", " : ": ", link(["pod", namespace, it.name], it.name)]),
+        waiting.length > 5 ? ", …" : ".",
+      ),
       json.skews.length === 0
         ? section("Spread", h("p", null, "No profile of Homeport judges a spread constraint of it."))
-        : json.skews.map(constraint),
+        : [...json.skews].sort((one, other) => isHard(other) - isHard(one)).map(constraint),
       mapOf(nodes.json, waiting, json.nodes),
       removal(json),
       !isReport && explain(namespace, kind, name),
@@ -26,29 +30,37 @@ export async function workload([namespace, kind, name]) {
   };
 }
 
+function isHard(it) {
+  return it.whenUnsatisfiable === "DoNotSchedule";
+}
+
 function constraint(it) {
   const most = Math.max(1, ...it.domains.map((domain) => domain.pods));
-  const isHard = it.whenUnsatisfiable === "DoNotSchedule";
+  const hard = isHard(it);
+  const hasNodes = it.domains.some((domain) => domain.nodes !== 1);
   const next = it.domains.filter((domain) => domain.takes).map((domain) => domain.name);
   const rows = it.domains.map((domain) => [
     domain.name,
-    String(domain.nodes),
-    h("span", { class: "counted" }, bar(domain.pods, most, domain.takes || !isHard ? "" : "bad"), String(domain.pods)),
+    ...(hasNodes ? [String(domain.nodes)] : []),
+    h("span", { class: "counted" }, bar(domain.pods, most, domain.takes || !hard ? "" : "bad"), String(domain.pods)),
     domain.takes
-      ? badge("good", isHard ? "takes the next pod" : "preferred")
-      : badge(isHard ? "bad" : "plain", isHard ? "too many" : "not preferred"),
+      ? badge(hard ? "good" : "plain", hard ? "allowed" : "preferred")
+      : badge(hard ? "bad" : "plain", hard ? "too many" : "not preferred"),
   ]);
-  const words = isHard ? "must be" : "should be";
   return section(
-    `Spread over ${it.topologyKey}`,
-    h(
-      "p",
-      null,
-      badge(it.above ? (isHard ? "bad" : "warn") : "good", `skew ${it.skew}, allowed ${it.maxSkew}`),
-      ` The domain with the most pods ${words} at most ${it.maxSkew} above the one with the fewest (${it.minimum}). `,
-      next.length > 0 ? `The next pod ${isHard ? "can go" : "goes rather"} to ${some(next)}.` : "No domain takes the next pod.",
+    `Spread over ${it.topologyKey}: ${hard ? "must hold" : "a wish, keeps no pod waiting"}`,
+    h("p", null,
+      badge(it.above ? (hard ? "bad" : "warn") : "good", `skew ${it.skew}, allowed ${it.maxSkew}`),
+      ` No domain ${hard ? "can" : "should"} get more than ${it.maxSkew} above the fewest pods of any domain, now ${it.minimum}. `,
+      next.length === 0
+        ? "No domain takes the next pod."
+        : `By this rule alone, the next pod ${hard ? "can go to" : "prefers"} ${some(next)}.`,
     ),
-    table(`Pods by ${it.topologyKey} (${it.whenUnsatisfiable})`, ["Domain", "Nodes#", "Pods", "Next pod"], rows),
+    table(
+      `Pods by ${it.topologyKey} (${it.whenUnsatisfiable})`,
+      ["Domain", ...(hasNodes ? ["Nodes#"] : []), "Pods", "By this rule"],
+      rows,
+    ),
     it.domainCount > it.domains.length && h("p", null, `${it.domainCount - it.domains.length} more domains are not shown.`),
   );
 }
@@ -79,9 +91,7 @@ function explain(namespace, kind, name) {
     try {
       const { json } = await read(path(["explain", namespace], { kind, name }));
       const rows = json.items.map((it) => [
-        h(
-          "div",
-          null,
+        h("div", null,
           it.pods.map((pod, at) => [at > 0 && ", ", link(["pod", namespace, pod], pod)]),
         ),
         it.explanation.summary,

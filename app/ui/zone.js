@@ -1,12 +1,12 @@
-// What if a zone is lost: three answers side by side, since people mix them up.
+// What if a zone is lost: three answers side by side, because people mix them up.
 
 import { isReport, path, read } from "./api.js";
 import { badge, bar, counted, details, h, link, section, table } from "./dom.js";
 
 const VARIANTS = [
-  ["gone", "nodes gone", "The nodes no longer exist, so the zone no longer counts for spread."],
-  ["tainted", "nodes unreachable", "The nodes still exist but are tainted, as in an outage. The zone still counts for spread."],
-  ["full", "zone full", "The zone still counts for spread, but no pod fits there any more."],
+  ["tainted", "nodes unreachable", "An outage: the nodes still exist but are tainted. The zone still counts for spread."],
+  ["gone", "nodes deleted", "The nodes no longer exist. The zone no longer counts for spread."],
+  ["full", "no room left", "All pods must leave the nodes, and none fits there again. The zone still counts for spread."],
 ];
 
 export async function zones([key]) {
@@ -32,6 +32,7 @@ export async function zone([key, value]) {
     json.domains.flatMap((it) => [
       h("h1", null, "What if ", h("span", { class: "name" }, value), " is lost?"),
       h("p", null, `${counted(it.nodes, "node")} with ${counted(it.pods, "pod")}. Nothing is changed in the cluster.`),
+      answer(value, it.tainted),
       explained(),
       summary(it),
       workloads(it),
@@ -44,10 +45,17 @@ function page(title, { json, at }, content) {
   return { title, at, stamp: JSON.stringify(json), content: () => content(json) };
 }
 
+function answer(value, of) {
+  if (of === null) return null;
+  const waits = of.waiting + of.notEnded + of.notReached;
+  return h("p", { class: "verdict" },
+    badge(waits + of.notRecreated > 0 ? "bad" : "good", `If ${value} becomes unreachable`),
+    `: of ${counted(of.lost, "pod")}, ${of.placed} would be placed elsewhere, ${waits} would wait, and ${of.notRecreated} would be lost for good.`,
+  );
+}
+
 function explained() {
-  return h(
-    "dl",
-    null,
+  return h("dl", null,
     VARIANTS.map(([, name, text]) => [h("dt", null, name), h("dd", null, text)]),
   );
 }
@@ -62,14 +70,18 @@ function outcome(of) {
 function summary(it) {
   const rows = VARIANTS.map(([variant, name]) => [
     name,
-    ...["lost", "placed", "waiting", "notRecreated"].map((field) =>
-      it[variant] === null ? "–" : field === "waiting" ? outcome(it[variant]) : String(it[variant][field]),
-    ),
+    ...(it[variant] === null
+      ? ["–", "–", "–", "–"]
+      : [String(it[variant].lost), String(it[variant].placed), outcome(it[variant]), forGood(it[variant].notRecreated)]),
   ]);
   return section(
     "All pods",
-    table("Pods of the zone in each case", ["If", "Lost#", "Placed again#", "Waiting", "Never made again#"], rows),
+    table("Pods of the zone in each case", ["If", "Pods lost#", "Placed elsewhere#", "Waiting", "Lost for good: no controller"], rows),
   );
+}
+
+function forGood(number) {
+  return badge(number > 0 ? "bad" : "good", String(number));
 }
 
 function workloads(it) {
@@ -81,12 +93,11 @@ function workloads(it) {
     ...VARIANTS.map(([variant]) =>
       of[variant] === null
         ? "–"
-        : h(
-            "div",
-            null,
-            `${of[variant].lost} lost, ${of[variant].placed} placed again, `,
+        : h("div", null,
+            `${of[variant].lost} lost, ${of[variant].placed} placed elsewhere, `,
             outcome(of[variant]),
             " wait",
+            of[variant].notRecreated > 0 && [", ", forGood(of[variant].notRecreated), " lost for good"],
             change(of[variant]),
           ),
     ),
@@ -101,11 +112,9 @@ function change(of) {
   if (of.waiting === 0)
     return of.notEnded > 0 && h("p", { class: "hint" }, "No new pod is made until the node is deleted or gets the out-of-service taint.");
   const why = of.reasons.map((it) => `${it.plugin}: ${it.reasons.join(", ")}`).join("; ");
-  return h(
-    "p",
-    { class: "hint" },
-    why,
-    of.change &&
-      h("span", null, ". With ", h("code", null, `${of.change.field}: ${of.change.value}`), `, ${of.change.waiting} would wait.`),
-  );
+  const field = of.change?.field.split(/(?<=\.)/).flatMap((part) => [part, h("wbr")]);
+  return [
+    h("p", { class: "hint" }, why),
+    of.change && h("p", null, "With ", h("code", null, field, `: ${of.change.value}`), `, ${of.change.waiting} would wait.`),
+  ];
 }

@@ -43,9 +43,9 @@ class Reason(StrEnum):
     """Reason for refusing a node. The texts are constant; names and times are in Events and ``explain``."""
 
     NOT_HOME = "node(s) were not the pod's home"
-    AWAY = "node(s) were not the pod's home, which takes no pods now"
-    GONE = "node(s) were not the pod's home, which is gone"
-    GRACE = "node(s) were not the pod's home, whose grace is not over"
+    AWAY = "node(s) were refused, because the pod's home takes no pods now"
+    GONE = "node(s) were refused, because the pod's home is gone"
+    GRACE = "node(s) were refused, because the grace period of the pod's home is not over"
 
 
 class Cell(Struct, frozen=True):

@@ -67,6 +67,7 @@ def _page(browser: Any, scheme: str) -> Page:
 def _open(page: Page, base: str, route: str) -> None:
     page.goto(f"{base.rstrip('/')}/ui/#{route}")
     page.wait_for_selector("main:not([aria-busy]) h1")
+    page.wait_for_function("getComputedStyle(document.getElementById('page')).opacity === '1'")
 
 
 def _time(page: Page, base: str) -> float:

@@ -75,7 +75,7 @@ def test_a_newcomer_finds_out_why_a_pod_waits_and_what_losing_a_zone_would_do(wa
 
     page.locator("main").get_by_role("link", name="shop/web-urgent").first.click()
     page.get_by_role("heading", name="What would help").wait_for()
-    assert "PodTopologySpread" in page.get_by_role("region", name="Nodes with the same reasons").inner_text()
+    assert "PodTopologySpread" in page.get_by_role("region", name="Nodes by reason").inner_text()
 
     page.get_by_role("link", name="Cluster").click()
     page.get_by_role("link", name="What if eu-1a is lost?").click()
@@ -94,7 +94,7 @@ def test_the_keyboard_alone_opens_a_pod(watched: Watched, sample: str) -> None:
             break
     page.keyboard.press("Enter")
 
-    page.get_by_role("heading", name="Why not the other nodes").wait_for()
+    page.get_by_role("heading", name="Why no node fits").wait_for()
     assert "MAIN" == page.evaluate("document.activeElement.tagName")
 
 

@@ -29,7 +29,7 @@ StartHomeport = Callable[..., Homeport]
 
 POLICY: Final = "homeport.dev/policy"
 NOT_HOME: Final = "node(s) were not the pod's home"
-GONE: Final = "node(s) were not the pod's home, which is gone"
+GONE: Final = "node(s) were refused, because the pod's home is gone"
 SPREAD: Final = "node(s) didn't match pod topology spread constraints"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 

@@ -23,8 +23,8 @@ from tests.integration.test_spread_stories import make_zones
 
 StartHomeport = Callable[..., Homeport]
 SINCE = "homeport.dev/home-since"
-AWAY = "node(s) were not the pod's home, which takes no pods now"
-GRACE = "node(s) were not the pod's home, whose grace is not over"
+AWAY = "node(s) were refused, because the pod's home takes no pods now"
+GRACE = "node(s) were refused, because the grace period of the pod's home is not over"
 
 
 def configured(folder: Path, **args: Any) -> str:
