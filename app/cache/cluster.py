@@ -537,7 +537,7 @@ class Cluster:
             index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
-        """Update the total length of messages, and those indexes by controller and by claim that were requested."""
+        """Update the total length of kube-scheduler's messages on waiting pods, and the requested indexes of pods."""
         self._message_characters += _message_length(new) - _message_length(old)
         if self._by_claim is not None:
             self._by_claim.move(old, new)

@@ -191,7 +191,7 @@ class Terms:
                     self._matches.evict((match.incoming, match.hard_weight))
 
     def _since(self, match: TermMatch) -> Collection[TermGroup]:
-        """Return the groups with terms that can match the incoming pod and that the match has not compared yet."""
+        """Return the groups that the match has not compared yet; of many, only those that can match the pod."""
         if match.seen < 0 or self._last - match.seen > _CAUGHT_UP:
             return [it for it in self._candidates(match.incoming) if it.number > match.seen]
         return list(takewhile(lambda it: it.number > match.seen, reversed(self._groups.values())))

@@ -264,7 +264,7 @@ def _answer(keepers: Iterable[tuple[str, Keeper]], page: _Page) -> dict[str, Any
 
 
 def listed(home: Home) -> dict[str, Any]:
-    """Build a ``ListedHome``."""
+    """Return the home as JSON in the form of ``ListedHome``."""
     owner = home.owner
     return {
         "owner": {

@@ -118,7 +118,7 @@ class HomeOwner(Struct, frozen=True, gc=False):
 
     @property
     def place(self) -> Place:
-        """Sort key."""
+        """Identity of the owner and slot, and sort key. Short slots come first, so ordinals sort as numbers."""
         return (self.namespace, self.kind, self.name, len(self.slot), self.slot, self.api_version)
 
 

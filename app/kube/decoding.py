@@ -40,7 +40,7 @@ _WORD: Final = 8
 _OPEN: Final = ord("[")
 _NOTHING: Final = ord(" ")
 _ALIKE: Final = bytes(ord("[") if byte in b"{[" else ord("]") if byte in b"}]" else ord(" ") for byte in range(256))
-"""Translation table: maps braces to square brackets, and every other byte to a space."""
+"""Translation table: maps braces to square brackets, keeps square brackets, and maps other bytes to a space."""
 
 _NO_BRACKETS: Final = bytes(ord(" ") if byte in b"{[]}" else byte for byte in range(256))
 

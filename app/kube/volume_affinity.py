@@ -30,8 +30,8 @@ def _parse_affinity(data: bytes) -> RequiredNodeAffinity | None:
 def without_match_fields(affinity: RequiredNodeAffinity | None) -> RequiredNodeAffinity | None:
     """Remove ``matchFields``: for volumes, kube-scheduler evaluates the labels of a node, not its name.
 
-    A term that has only valid fields then matches every node, so that the result is ``None``. A term with an invalid
-    field is removed, because it matches no node.
+    A term with valid ``matchFields`` and no ``matchExpressions`` then matches every node, so the result is ``None``.
+    A term with an invalid field matches no node, so the whole term is removed.
     """
     if affinity is None:
         return None

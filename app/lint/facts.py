@@ -52,7 +52,7 @@ class ClusterFacts:
         return run_prepared(lambda: counts.domains(pod.namespace, selector, constraint.topology_key, keys, inclusion))
 
     def usable_hosts(self, pod: Pod, key: str) -> Mapping[str, int]:
-        """Return the number of hosts by domain of ``key``, of the nodes that the pod can use.
+        """Count, in each domain of ``key``, the different hostnames of the nodes that the pod can use.
 
         The pod can use a node if node affinity and tolerations allow it, and if the node has the labels of all hard
         constraints. Cordons, and taints that controllers add for some time, are ignored.

@@ -249,7 +249,7 @@ class Replica:
         self._elector.notify()
 
     async def _succeed(self, ended: Callable[[], Awaitable[frozenset[str]]]) -> None:
-        """Wait for the identities of ended processes. After that, the election does not wait for their tenures."""
+        """Wait for ``ended``. Then the election no longer waits until the tenures of the ended processes are over."""
         self._election.succeed(await ended())
         self._elector.notify()
 

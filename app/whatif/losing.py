@@ -100,9 +100,10 @@ _Losses = dict[Workload, _WorkloadLoss]
 
 
 def lost(scratch: ScratchCluster, request: LossRequest, budget: Budget) -> Steps:
-    """Compute a loss. The steps return the fields of a ``LossPlan``. Raises ``VerbFailure`` and ``PluginError``.
+    """Simulate the loss of the requested domain, or of each domain in turn (at most ``MOST_DOMAINS``).
 
-    When ``budget`` has no processor time left, the remaining variants are ``null``.
+    The steps return the fields of a ``LossPlan``. When ``budget`` has no processor time left, the remaining
+    ``LossVariant`` fields are ``null``. Raises ``VerbFailure`` and ``PluginError``.
     """
     domains = nodes_by_value(scratch, request.key)
     chosen = _chosen(scratch, request, domains)

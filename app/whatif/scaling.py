@@ -1,4 +1,4 @@
-"""Scales workloads of a snapshot: new pods are copies of an existing pod, and pods go in the controller's order."""
+"""Scales workloads of a snapshot. New pods are copies of an existing pod; the controller's order of removal applies."""
 
 from __future__ import annotations
 

@@ -71,7 +71,10 @@ class ScratchCluster:
         return self._frameworks.keys()
 
     def frameworks(self) -> Sequence[Framework]:
-        """Return the plugins of all profiles. Raises ``ProfileErrors`` if a plugin cannot be created."""
+        """Return the framework of each profile, and create those that do not exist yet.
+
+        Raises ``ProfileErrors`` if a plugin cannot be created.
+        """
         return [self._framework(name) for name in self._profiles]
 
     def reads(self, kind: Kind[Any]) -> bool:

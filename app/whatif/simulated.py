@@ -104,6 +104,6 @@ def _seed(base: str) -> int:
 
 
 def printable(text: str) -> str:
-    """Return untrusted text for a message: without unprintable characters, and cut if it is long."""
+    """Return untrusted text for a message: unprintable characters are escaped, and long text is cut."""
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     return shown if shown.isprintable() else "".join(it if it.isprintable() else ascii(it)[1:-1] for it in shown)

@@ -248,8 +248,10 @@ class MigratedHomes:
         self._iteration = ResumableIteration(handle.objects, (VIRTUAL_MACHINE_INSTANCES,), self._settled)
 
     async def all(self) -> bool:
-        """Record the claims of running virtual machines; return ``False`` if a pod or node of one is not in the
-        snapshot yet.
+        """Record the claims of running virtual machines. Return ``False`` if some remain to be recorded.
+
+        A claim remains if the machine's pod or node is not in the snapshot yet, if an object is unreadable, or if a
+        write was not completed.
         """
         complete, steps = True, Steps(self._handle.timing.sleep)
         for _, machine in self._iteration:

@@ -60,14 +60,15 @@ def main() -> None:
 
 
 def _page(browser: Any, scheme: str) -> Page:
-    page: Page = browser.new_context(viewport=ViewportSize(width=1100, height=760), color_scheme=scheme).new_page()
+    page: Page = browser.new_context(
+        viewport=ViewportSize(width=1100, height=760), color_scheme=scheme, reduced_motion="reduce"
+    ).new_page()
     return page
 
 
 def _open(page: Page, base: str, route: str) -> None:
     page.goto(f"{base.rstrip('/')}/ui/#{route}")
     page.wait_for_selector("main:not([aria-busy]) h1")
-    page.wait_for_function("getComputedStyle(document.getElementById('page')).opacity === '1'")
 
 
 def _time(page: Page, base: str) -> float:

@@ -134,8 +134,9 @@ def soft_state(
 ) -> SoftState:
     """Create the state for Score. ``require_all``: whether to ignore candidates that lack any of the topology keys.
 
-    Pods are counted on all nodes of the cluster. The weight of a constraint depends on the number of domains of the
-    candidates. Raises one ``Unprepared`` for all counts that are not cached yet.
+    Pods also count on nodes that are not candidates, if the inclusion policies and ``require_all`` include these nodes.
+    For the hostname key, only the pods on the candidate itself count. The weight of a constraint depends on the number
+    of domains of the candidates. Raises one ``Unprepared`` for all counts that are not cached yet.
     """
     try:
         return _soft_state(pod, constraints, nodes, counts, require_all=require_all)
