@@ -34,6 +34,7 @@ from app.controllers.fallbacks import SpreadFallbacks
 from app.controllers.missing_domains import MissingDomains
 from app.controllers.nominations import CountedNominations
 from app.controllers.plugin_runs import runs_of
+from app.controllers.preemption import PreemptionController
 from app.controllers.recount import RecountController
 from app.controllers.sampling_guard import SamplingGuard
 from app.controllers.second_looks import SecondLooks
@@ -46,6 +47,7 @@ from app.feeds.uncached_reader import ApiUncachedReader
 from app.framework.events import NO_EVENTS, EventRecorder, Reference
 from app.framework.handle import Handle, Timing
 from app.framework.spec import PluginSpec
+from app.homes.evictable import why_never_evicted
 from app.homes.homes_page import homes_router, unusable_homes
 from app.homes.lists import HomeLists
 from app.kube.client import KubeClient
@@ -109,12 +111,14 @@ from app.verbs.cycle import CycleVerb
 from app.verbs.filter import FilterVerb
 from app.verbs.outcome import VERBS, Outcome
 from app.verbs.preempt import PreemptVerb
+from app.verbs.preempting import PreemptingFilterVerb, PreemptingPreemptVerb
 from app.verbs.prioritize import PrioritizeVerb
 from app.verbs.unserved import Unserved
 from app.whatif.pages import what_if_router
 from app.whatif.running import what_ifs
 from app.writes.activator import ApiActivator
 from app.writes.events import ApiRecorder
+from app.writes.evictions import Evictor
 from app.writes.fences import Fences
 from app.writes.read_back import BindConfirmation
 from app.writes.reranking import Reranking, reranking_plugins
@@ -134,6 +138,10 @@ _LAST_SECONDS: Final = 2.0
 
 _NEEDS_COMPLETE: Final = (
     "beyond.fallback of PodTopologySpread needs explain: complete, because all filters of kube-scheduler must be judged"
+)
+
+_NEEDS_ELECTION: Final = (
+    "preemption: Own needs leaderElection.leaderElect: true, because two processes must not evict pods for one pod"
 )
 
 _NO_LONGER_LEADS: Final = "this replica no longer leads"
@@ -214,13 +222,14 @@ class HomeportService:
             settings, resolved, self._cluster, self._feed, self._frameworks, self._nominations, self._spread
         )
 
+        self._supervisor = Supervisor(self._leadership)
         self._refused = RecentRefusals(self._metrics.refusals.labels)
         self._unserved = Unserved(lambda verb, name: self._metrics.unserved.labels(verb, name).inc())
         self.verb_context = context = self._verb_context()
         self._bind = self._bind_verb(context)
-        self._cycle = CycleVerb(context)
+        self._cycle = CycleVerb(context, self._stays)
         self._homes = HomeLists(self._frameworks.values(), self._guard)
-        self._callers = self._called(context)
+        self._callers, self._preemption = self._called(context, live)
         self._admission = Admission(
             settings.http_timeout - _MARGIN,
             settings.max_in_flight,
@@ -232,7 +241,6 @@ class HomeportService:
         self._recount = RecountController(
             self._cluster, self._frameworks.values(), self._feed.complete, self._recounted
         )
-        self._supervisor = Supervisor(self._leadership)
         self._sampling, self._second_looks, self._skews = self._supervise(context)
         self._collect()
         _log_notices(resolved)
@@ -271,8 +279,7 @@ class HomeportService:
 
         Return the two controllers that receive filter answers, and the list of skews.
         """
-        supervisor = self._supervisor
-        acting = replace(context, problem=lambda: supervisor.problem() or self._feed.problem())
+        supervisor, acting = self._supervisor, self._acting_context()
         second_looks = SecondLooks(acting, self._writes.activate)
         sampling = SamplingGuard(
             acting,
@@ -319,6 +326,8 @@ class HomeportService:
 
     def _supervise_patches(self, client: KubeClient, problem: Callable[[], str]) -> None:
         """Register the background tasks that read or change single pods of a live cluster."""
+        if self._preemption is not None:
+            self._supervisor.while_leading("preemption", self._preemption.run)
         confirmation = BindConfirmation(client, self._cluster, monotonic)
         self._supervisor.while_leading("bind confirmation", confirmation.run)
         plugins = reranking_plugins(it for framework in self._frameworks.values() for it in framework.plugins.values())
@@ -372,6 +381,29 @@ class HomeportService:
         if not self._sampling.answered(pod, shown, only, outcome) and outcome == "no_fit":
             self._second_looks.refused(pod)
 
+    def _stays(self, pod: Pod) -> str:
+        """Return why a pod must not be evicted for another one, or an empty string. Raises ``PluginError``."""
+        if self._cluster.assumed.get(pod.uid) is not None:
+            return "it is being bound"
+        return why_never_evicted(self._homes, self.verb_context.framework_for(pod), pod)
+
+    def _preempting(self, live: LiveFeed) -> PreemptionController:
+        return PreemptionController(
+            self._acting_context(),
+            Evictor(live.client, self._cluster, self._leadership.may_write, live.post_seconds),
+            live.catch_up,
+            self._stays,
+            monotonic,
+            self._metrics,
+            self._events,
+            per_second=self._settings.max_plans_per_second,
+        )
+
+    def _acting_context(self) -> VerbContext:
+        """Return the context for controllers, which have a problem too if this process does not lead."""
+        supervisor = self._supervisor
+        return replace(self.verb_context, problem=lambda: supervisor.problem() or self._feed.problem())
+
     def _time_limit(self, verb: str) -> float:
         return self._settings.time_limits[verb] - _MARGIN
 
@@ -386,8 +418,12 @@ class HomeportService:
             bind_others=self._settings.bind_others,
         )
 
-    def _called(self, context: VerbContext) -> dict[str, Verbs]:
-        """Create the verbs. Return, for each path prefix, a mapping from names to verbs."""
+    def _called(
+        self, context: VerbContext, live: LiveFeed | None
+    ) -> tuple[dict[str, Verbs], PreemptionController | None]:
+        """Create the verbs. Return, for each path prefix, a mapping from names to verbs; and who evicts pods."""
+        preempts = any(it.preempts for it in self._frameworks.values())
+        preemption = self._preempting(live) if live is not None and preempts else None
         results = FilterResultCache()
         picks = Picks(made=self._metrics.picks, failed=self._metrics.failed_picks)
         refusals = RefusalCache(
@@ -398,14 +434,17 @@ class HomeportService:
         )
 
         def verbs(*, lean: bool) -> Verbs:
+            parts = (context, refusals, results, self._answered, picks)
             return {
-                "filter": FilterVerb(context, refusals, results, self._answered, picks, lean=lean),
+                "filter": FilterVerb(*parts, lean=lean)
+                if preemption is None
+                else PreemptingFilterVerb(*parts, lean=lean, tracker=preemption),
                 "prioritize": PrioritizeVerb(context, results, lean=lean),
-                "preempt": PreemptVerb(context),
+                "preempt": PreemptVerb(context) if preemption is None else PreemptingPreemptVerb(context, preemption),
                 "bind": self._bind,
             }
 
-        return {"": verbs(lean=False), LEAN: verbs(lean=True)}
+        return {"": verbs(lean=False), LEAN: verbs(lean=True)}, preemption
 
     def _build(self, resolved: Sequence[ResolvedProfile], registry: Registry) -> dict[str, Framework]:
         names = [profile.scheduler_name for profile in resolved]
@@ -427,6 +466,9 @@ class HomeportService:
             if self._spread.fallbacks.after(profile.scheduler_name) is not None and not self._settings.explains_all:
                 message = f'profile "{profile.scheduler_name}": {_NEEDS_COMPLETE}'
                 mistakes.append(Mistake((profile.place, ("explain",)), message))
+            if profile.preemption == "Own" and not self._settings.leader_election.leader_elect:
+                message = f'profile "{profile.scheduler_name}": {_NEEDS_ELECTION}'
+                mistakes.append(Mistake(((*profile.place, "preemption"),), message))
         if mistakes:
             raise ProfileErrors(mistakes)
         subscribe_plugins(resolved, frameworks, self._cluster.others.on_change, self._guard)
@@ -763,5 +805,7 @@ def _profile_of(context: VerbContext, pod: Pod) -> str:
 
 def _log_notices(resolved: Iterable[ResolvedProfile]) -> None:
     for profile in resolved:
+        if profile.preemption == "Never" and profile.preset == "delegated" and "PodTopologySpread" in profile.specs:
+            _LOG.info("no preemption for topology spread", profile=profile.scheduler_name, preemption="Never")
         for notice in profile.notices:
             _LOG.warning("profile", notice=notice)

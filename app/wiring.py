@@ -101,6 +101,7 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledF
         settings.events,
         tuple(_secrets_of(settings.self_signed)),
         explained=tuple(_uses_of_explain(settings, every)),
+        evicts=any(profile.preemption == "Own" for profile in every),
     )
 
 

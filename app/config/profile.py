@@ -48,6 +48,10 @@ Both presets also have Homeport's own plugins for homes.
 """
 
 
+Preemption: TypeAlias = Literal["Never", "Own"]
+"""Who evicts pods of lower priority for a pod that only topology spread rejects: nobody, or Homeport itself."""
+
+
 class _ConfigurationModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -125,6 +129,11 @@ class Profile(_ConfigurationModel):
         default="delegated",
         description="Base of the profile. delegated: the plugins that kube-scheduler leaves to Homeport. complete: its "
         "whole default profile. Both include homes.",
+    )
+    preemption: Preemption = Field(
+        default="Never",
+        description="Eviction of pods of lower priority for a pod that only topology spread rejects. Never: it waits. "
+        "Own: Homeport evicts; needs leaderElection.leaderElect, and not preset complete.",
     )
     bind_recheck: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         default=(), description="Plugins whose filter also runs in the check before a bind."

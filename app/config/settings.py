@@ -176,6 +176,9 @@ class Settings(BaseSettings):
         description="Maximum time without news from a watch; afterwards verbs fail. "
         "A kind without events is checked four times within this time, and at least every 30 s.",
     )
+    max_plans_per_second: int = Field(
+        default=5, ge=1, le=100, description="Maximum number of preemptions that begin in a second (preemption: Own)."
+    )
     repair_interval: Seconds = Field(
         default=60.0, ge=1.0, description="Interval between two background repairs of incomplete writes."
     )

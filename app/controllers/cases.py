@@ -160,3 +160,8 @@ class NominationStep(Struct, frozen=True):
 
 
 LEAVE: Final = NominationStep()
+
+
+def is_settled(pod: Pod) -> bool:
+    """Return true if the pod does not wait for a node: it is assigned, terminating, finished or gated."""
+    return bool(pod.node_name) or pod.terminating or pod.finished or pod.spec.gated

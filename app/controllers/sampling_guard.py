@@ -34,7 +34,7 @@ from typing import Final
 
 import structlog
 
-from app.controllers.cases import LEAVE, Case, Effect, NominationStep
+from app.controllers.cases import LEAVE, Case, Effect, NominationStep, is_settled
 from app.controllers.nominations import CountedNominations
 from app.controllers.pacing import Excluded, Pacing, shape_of
 from app.controllers.unshown import InTree, best, candidate_nodes
@@ -228,7 +228,7 @@ class SamplingGuard:
         """Return the cached pod if it waits and no scheduler nominated it or preempts for it; else ``None``."""
         pod = self._cluster.pod(*case.pod.key)
         case.seen = case.seen or pod is not None
-        if pod is None or pod.uid != case.pod.uid or _is_settled(pod):
+        if pod is None or pod.uid != case.pod.uid or is_settled(pod):
             self._nominations.drop(case.pod.uid)
             return None
         case.pod = pod
@@ -343,8 +343,3 @@ class SamplingGuard:
             if pod.nominated_node_name != node:
                 return "lost" if case.unseen else "refused"  # no call came, because in-tree filters passed no node
         return "unanswered"
-
-
-def _is_settled(pod: Pod) -> bool:
-    """Return true if the pod does not wait for a node: it is assigned, terminating, finished or gated."""
-    return bool(pod.node_name) or pod.terminating or pod.finished or pod.spec.gated

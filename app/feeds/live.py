@@ -126,6 +126,11 @@ class LiveFeed:
         """Client with which the feed reads the cluster. It is closed when the feed stops."""
         return self._client
 
+    @property
+    def post_seconds(self) -> float:
+        """Time limit of a Binding or Eviction, in seconds; it has no effect after this time."""
+        return self._post_seconds
+
     def writes(self, leadership: MayWrite) -> ClusterWrites:
         bind_guard = BindGuard(leadership, self._follows, self._batches)
         return ClusterWrites(

@@ -29,6 +29,9 @@ ACTIVATED: Final = f"{ANNOTATION_DOMAIN}activated"
 Homeport writes it to change the pod, so that kube-scheduler queues the pod again. Homeport does not read the value.
 """
 
+PREEMPTING: Final = f"{ANNOTATION_DOMAIN}preempting"
+"""Annotation of a waiting pod with the node on which Homeport evicts pods for it. Homeport nominated the pod to it."""
+
 LARGEST_PART: Final = 64 << 10
 """Maximum bytes of one part of an object that users write, for example a pod's affinity. Longer parts are not read."""
 
@@ -38,7 +41,8 @@ _LONGEST_VALUE: Final = 1 << 10
 
 _MOST_POD_ANNOTATIONS: Final = 16
 _HOMEPORT_ANNOTATIONS: Final = tuple(
-    ANNOTATION_DOMAIN + it for it in ("home", "home-after", "home-replaces", "policy", "unclear-bind")
+    ANNOTATION_DOMAIN + it
+    for it in ("home", "home-after", "home-replaces", "never-evict", "policy", "preempting", "unclear-bind")
 )
 """Annotations that are read first if a pod has too many, so that a user cannot displace them with other annotations."""
 

@@ -112,7 +112,7 @@ class EnabledFeatures(Struct, frozen=True):
 
     ``uses`` are the kinds that plugins read or write. ``lease`` is ``None`` without leader election. ``events`` is true
     if Events are written. ``secrets`` are those for self-signed certificates. ``explained`` are the kinds that plugins
-    read for explain, with ``explain: complete``.
+    read for explain, with ``explain: complete``. ``evicts`` is true if a profile has ``preemption: Own``.
     """
 
     uses: tuple[Use, ...]
@@ -121,6 +121,7 @@ class EnabledFeatures(Struct, frozen=True):
     events: bool = False
     secrets: tuple[ManagedSecret, ...] = ()
     explained: tuple[Use, ...] = ()
+    evicts: bool = False
 
     @property
     def kinds(self) -> tuple[Kind[Any], ...]:
@@ -140,6 +141,7 @@ class EnabledFeatures(Struct, frozen=True):
             *(_leader_election(self.lease) if self.lease is not None else ()),
             *_secrets(self.secrets),
             *_of_plugins(used, plurals),
+            *(_evictions() if self.evicts else ()),
             *(_events() if self.events else ()),
             *_of_explain((it for it in self.explained if it.kind not in without), used, plurals),
         ]
@@ -170,6 +172,13 @@ def _leader_election(lease: LeaseName) -> Iterator[PermissionNeed]:
         Permission("create", group, plural, lease.namespace),
         "creating that Lease; a rule for create cannot be limited to a name",
     )
+
+
+def _evictions() -> Iterator[PermissionNeed]:
+    evicting = "evicting pods of lower priority for a pod that only topology spread rejects (preemption: Own)"
+    yield from _needs(("create",), "", "pods/eviction", evicting)
+    nominated = "nominating that pod to the node of the evicted pods (preemption: Own)"
+    yield from _needs(("patch",), "", "pods/status", nominated)
 
 
 def _events() -> Iterator[PermissionNeed]:

@@ -54,6 +54,7 @@ def build(
         slots,
         added_at_bind={it: _slots(profile, profile.added_at_bind(it), plugins, kinds, reads) for it in DECIDING},
         preset=profile.preset,
+        preemption=profile.preemption,
         at_most=profile.at_most,
         pick=profile.pick,
         served=served,

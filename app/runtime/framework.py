@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from app.config.profile import Preset
+from app.config.profile import Preemption, Preset
 from app.framework.explanation import Explanation, Figure
 from app.framework.node_info import Candidates
 from app.framework.points import ClusterFilterPlugin, Plugin, ScorePlugin
@@ -62,7 +62,7 @@ class Framework:
     ``slots``: plugins of every extension point in order. ``served``: scheduler names whose nominated pods are
     considered, including names of other profiles. ``snapshot``: source of the changes that invalidate cached verdicts.
     ``at_most``: maximum number of nodes in a lean answer (an answer of a path below ``/lean``), 0 for all. ``pick``:
-    True if a lean answer names only the best node.
+    True if a lean answer names only the best node. ``preempts``: True if Homeport evicts pods for this profile's pods.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Framework:
         *,
         added_at_bind: Mapping[str, Sequence[PluginSlot]] = {},
         preset: Preset = "delegated",
+        preemption: Preemption = "Never",
         at_most: int = 0,
         pick: bool = False,
         served: Container[str],
@@ -83,6 +84,7 @@ class Framework:
         self.scheduler_name = scheduler_name
         self.slots = slots
         self.preset = preset
+        self.preempts = preemption == "Own"
         self.at_most = at_most
         self.picks = pick
         self.added_at_bind = tuple(dict.fromkeys(slot.name for added in added_at_bind.values() for slot in added))

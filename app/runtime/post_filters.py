@@ -5,15 +5,18 @@ Source of the rules: ``pkg/scheduler/framework/runtime`` and ``framework/preempt
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, Final, Protocol, runtime_checkable
 
+from app.framework.counts import Unprepared
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import NodeInfo
 from app.framework.points import PostFilterAnswer, PostFilterResult, PostFilterSteps, Victims
 from app.framework.status import Code, Status, error
 from app.kube.core_v1 import Pod
+from app.runtime.filters import Filters
 from app.runtime.guard import Guard, PluginError
 from app.runtime.slots import PluginSlot
 
@@ -48,6 +51,16 @@ class Preemption(Protocol):
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
         """Return the nodes whose victims are the best choice: one node, or several that are equally good."""
+        ...
+
+    def victims_for_spread(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status], stays: Callable[[Pod], str]
+    ) -> PostFilterSteps:
+        """Search like ``PostFilterPlugin.post_filter``, but only for topology spread and by the rules of ``preemption:
+        Own``.
+
+        ``stays``: returns why a pod must not be evicted, or an empty string.
+        """
         ...
 
 
@@ -85,8 +98,13 @@ class PostFilters:
         self, slot: PluginSlot, state: CycleState, pod: Pod, rejected: Mapping[str, Status]
     ) -> Generator[None, CycleState, tuple[CycleState, Any]]:
         """Run one plugin to its end. Return the state that the caller sent last, and the plugin's answer."""
+        steps = self._guard.call(slot.name, _POINT, slot.plugin.post_filter, state, pod, rejected)
+        return (yield from self._run_steps(slot, steps, state))
+
+    def _run_steps(
+        self, slot: PluginSlot, steps: Any, state: CycleState
+    ) -> Generator[None, CycleState, tuple[CycleState, Any]]:
         call = self._guard.call
-        steps = call(slot.name, _POINT, slot.plugin.post_filter, state, pod, rejected)
         if not isinstance(steps, Generator):
             raise self._guard.wrong_answer(slot.name, _POINT, steps, "a generator")
         over, answer = call(slot.name, _POINT, advance, steps, None)
@@ -128,11 +146,51 @@ class PostFilters:
             raise self._guard.wrong_answer(slot.name, _POINT, victims, "Victims")
         return victims, self._guard.checked(slot.name, _POINT, status)
 
+    def for_spread(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status], stays: Callable[[Pod], str]
+    ) -> PostFilterSteps:
+        """Find victims for topology spread, in steps like ``post_filter``. Raises like it, or ``NoPreemption``."""
+        slot = self._preemption
+        steps = self._guard.call(slot.name, _POINT, slot.plugin.victims_for_spread, state, pod, rejected, stays)
+        _, answer = yield from self._run_steps(slot, steps, state)
+        result, status = self._checked_answer(slot, answer)
+        return result, status.by(slot.name)
+
     def pick(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
         """Return the nodes from which preemption would choose one. Raises ``PluginError`` or ``NoPreemption``."""
         slot = self._preemption
         nodes: tuple[str, ...] = self._guard.call(slot.name, _POINT, slot.plugin.select_candidates, victims)
         return nodes
+
+
+def answer_in_steps(
+    filters: Filters,
+    seen: Callable[[], AbstractContextManager[None]],
+    pod: Pod,
+    begin: Callable[[CycleState], PostFilterSteps],
+) -> Generator[None, None, PostFilterAnswer | None]:
+    """Run a search for victims, each step on the snapshot of that moment; ``None`` if PreFilter rejects the pod.
+
+    ``seen``: shows the snapshot to plugins during a step. ``begin``: starts the search. Raises ``PluginError``.
+    """
+    steps: PostFilterSteps | None = None
+    while True:
+        try:
+            with seen():
+                state = CycleState()
+                if not filters.pre_filter(state, pod).status.is_success:
+                    return None
+                begins = steps is None
+                steps = steps or begin(state)
+                over, answer = advance(steps, None if begins else state)
+        except Unprepared as missing:
+            steps = None  # the counts are not cached any more: begin again
+            yield from missing.steps
+            continue
+        if over:
+            last: PostFilterAnswer = answer
+            return last
+        yield
 
 
 def advance(steps: PostFilterSteps, state: CycleState | None) -> tuple[bool, Any]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.config.mistakes import Mistake, Place
-from app.config.profile import PluginRef, PluginSet, Preset
+from app.config.profile import PluginRef, PluginSet, Preemption, Preset
 from app.framework.parts import Part, extras_of
 from app.framework.points import Plugin
 from app.framework.spec import Needs, PluginArgs, PluginSpec
@@ -65,6 +65,7 @@ class ResolvedProfile(Struct, frozen=True):
     absent: tuple[str, ...]
     notices: tuple[str, ...]
     preset: Preset = "delegated"
+    preemption: Preemption = "Never"
     bind_recheck: tuple[str, ...] = ()
     at_most: int = 0
     pick: bool = False

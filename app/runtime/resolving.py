@@ -51,6 +51,14 @@ _ONE_IS_FEW: Final = (
     "{}: atMost and pick: with pick, the answer has one node, so atMost has no effect. Give one of them"
 )
 
+_BOTH_PREEMPT: Final = (
+    "{}: preemption: Own is for preset delegated. With preset complete, the calling scheduler evicts the victims that "
+    "Homeport names"
+)
+_CANNOT_PREEMPT: Final = "{}: preemption: Own needs the plugins PodTopologySpread and DefaultPreemption; {} is disabled"
+
+_PREEMPTING: Final = ("PodTopologySpread", "DefaultPreemption")
+
 _SCORING: Final = (*DECIDING, "preScore", "score")
 """Extension points that determine which of the nodes a pod gets."""
 
@@ -83,6 +91,8 @@ def _duplicate_names(profiles: Sequence[Profile]) -> Iterable[Mistake]:
 def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: list[Mistake]) -> ResolvedProfile:
     where = f'profile "{profile.scheduler_name}"'
     enabled = registry.preset(profile.preset, profile.release)
+    if profile.preemption == "Own":
+        enabled = {**enabled, "DefaultPreemption": 0}
     defaults = tuple(PluginRef(name=name, weight=weight) for name, weight in enabled.items())
     multi_point = _merge(defaults, profile.plugins.multi_point)
     points = {point: profile.plugins.at(point) for point in POINTS}
@@ -106,6 +116,7 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
         notices=(),
         preset=profile.preset,
         release=profile.release,
+        preemption=profile.preemption,
         bind_recheck=tuple(rechecked),
         at_most=profile.at_most or 0,
         pick=profile.pick,
@@ -113,6 +124,8 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
     mistakes.extend(_flawed(resolved))
     mistakes.extend(_missing(resolved, mentions, registry))
     mistakes.extend(resolved.undeclared())
+    if profile.preemption == "Own":
+        mistakes.extend(_against_preempting(resolved))
     if profile.pick:
         mistakes.extend(_against_picking(profile, resolved, registry))
     runs = {ref.name for ref in resolved.at("filter")}
@@ -151,6 +164,14 @@ def _against_picking(profile: Profile, resolved: ResolvedProfile, registry: Regi
         yield Mistake((at,), _PICKS_BLINDLY.format(where, names))
     if profile.at_most is not None:
         yield Mistake(((*resolved.place, "atMost"), at), _ONE_IS_FEW.format(where))
+
+
+def _against_preempting(profile: ResolvedProfile) -> Iterable[Mistake]:
+    where, at = f'profile "{profile.scheduler_name}"', ((*profile.place, "preemption"),)
+    if profile.preset == "complete":
+        yield Mistake(at, _BOTH_PREEMPT.format(where))
+    runs = {ref.name for point in ("filter", "postFilter") for ref in profile.at(point)}
+    yield from (Mistake(at, _CANNOT_PREEMPT.format(where, name)) for name in _PREEMPTING if name not in runs)
 
 
 def _can_have(spec: PluginSpec[Any] | None, point: str) -> bool:

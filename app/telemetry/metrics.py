@@ -104,6 +104,10 @@ class Metrics:
             "homeport_nominations", "Nominations of pods to nodes outside the sample, by effect.", "result"
         )
 
+        self.preemption_plans = self._counter(
+            "homeport_preemption_plans", "Plans to evict pods for a pod that only topology spread rejects.", "result"
+        )
+
     def _of_plugins(self) -> None:
         """Define metrics of plugin durations and faults."""
         self.point_duration = self._histogram(

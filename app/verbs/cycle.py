@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -69,8 +69,10 @@ class _Unfinished(Struct, frozen=True):
 class CycleVerb:
     """Runs cycles with the snapshot and profiles of the verbs. After a cycle, a bind to the chosen node is expected."""
 
-    def __init__(self, context: VerbContext) -> None:
+    def __init__(self, context: VerbContext, stays: Callable[[Pod], str]) -> None:
+        """``stays``: returns why a pod must not be evicted, or an empty string; used with ``preemption: Own``."""
         self._context = context
+        self._stays = stays
 
     def known_pod(self, namespace: str, name: str) -> Pod:
         """Return a pod of the snapshot. Raises ``VerbFailure`` if the snapshot is not ready or has no such pod."""
@@ -163,7 +165,7 @@ class CycleVerb:
                     ended.append(replace(so_far, post_filter=prepared))  # PreFilter now rejects the pod on every node
                     return
                 if steps is None:
-                    steps = framework.post_filters.post_filter(state, pod, so_far.statuses)
+                    steps = self._post_filter(framework, state, pod, so_far)
                     over, answer = advance(steps, None)
                 else:
                     over, answer = advance(steps, state)
@@ -171,6 +173,11 @@ class CycleVerb:
                 ended.append(_post_filtered(so_far, answer))
                 return
             yield
+
+    def _post_filter(self, framework: Framework, state: CycleState, pod: Pod, so_far: Cycle) -> PostFilterSteps:
+        if framework.preempts:
+            return framework.post_filters.for_spread(state, pod, so_far.statuses, self._stays)
+        return framework.post_filters.post_filter(state, pod, so_far.statuses)
 
     def _cycle(
         self, framework: Framework, pod: Pod, names: Sequence[str] | None, due: ExpectedPods = ()

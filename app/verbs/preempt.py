@@ -49,6 +49,9 @@ class PreemptVerb:
         if framework is None or not args.victims:
             return Answer(encode_victims(args.victims), "nothing_to_do")
         require_snapshot(self._context.problem)
+        return await self._answer(framework, args)
+
+    async def _answer(self, framework: Framework, args: PreemptionArgs) -> Answer:
         await self._context.look_up_missing(framework, args.pod)
         helped: dict[str, NodeVictims] = {}
         await run_stepwise(self._steps(framework, args, helped))

@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.analysis.workloads import workload_of
+from app.framework.evictions import BudgetLedger
 from app.framework.status import Code
 from app.homes.homes_page import listed
 from app.homes.restarts import ENDING, Restart, without_pod_there
@@ -18,7 +19,6 @@ from app.verbs.similar import similar
 from app.verbs.unserved import printable
 from app.whatif.budget import Budget
 from app.whatif.draining import DrainPlacer, LeavingPod, NodeDrain, cordoned
-from app.whatif.evictions import BudgetLedger
 from app.whatif.placing import Placement, original_name
 from app.whatif.reasons import waiting_groups
 from app.whatif.scratch import ScratchCluster
@@ -70,7 +70,7 @@ class _Plan:
         self._budget = budget
         self._keeps_cordoned = request.keeps_cordoned
         self._placer = DrainPlacer(scratch)
-        self._ledger = BudgetLedger(scratch.cluster)
+        self._ledger = BudgetLedger(scratch.cluster, scratch.cluster.others.in_namespace)
         self._drains: list[NodeDrain] = []
         self._elsewhere: dict[int, Sequence[str]] = {}
         for name in request.nodes if request.keeps_cordoned else ():

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from app.cache.counters import run_prepared
 from app.framework.cycle_state import CycleState
+from app.framework.evictions import BudgetLedger, BudgetState
 from app.framework.node_info import Candidates
 from app.homes.lists import HomeLists
 from app.homes.protocol import Home, HomesPlugin
@@ -32,7 +33,6 @@ from app.runtime.search import Search
 from app.runtime.slots import declares
 from app.verbs.candidates import unreadable_nodes
 from app.whatif.budget import Budget
-from app.whatif.evictions import BudgetLedger, BudgetState
 from app.whatif.placing import AGAIN, Placement, Placer, recreated
 from app.whatif.scratch import ScratchCluster
 

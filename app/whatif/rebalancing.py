@@ -21,32 +21,20 @@ from msgspec.structs import replace
 
 from app.analysis.pending import Inputs, inputs_of
 from app.analysis.skew_estimate import Key
+from app.framework.evictions import BudgetLedger
 from app.framework.explanation import DomainLimit
+from app.homes.evictable import why_never_evicted
 from app.homes.lists import HomeLists
-from app.homes.protocol import Policy
 from app.kube.core_v1 import Pod, TopologySpreadConstraint
-from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.whatif.budget import Budget
-from app.whatif.evictions import BudgetLedger
 from app.whatif.placing import AGAIN, Placement, Placer, recreated
 from app.whatif.scratch import ScratchCluster
 from app.whatif.spread import limits_of, skew_of
-
-NEVER: Final = f"{ANNOTATION_DOMAIN}never-evict"
-"""Annotation of pods that are never evicted. Its value does not matter, except that ``false`` has no effect."""
 
 MOST_TRIALS: Final = 200
 """Maximum number of trials for one eviction after the first trial that helps."""
 
 _MOST_REASONS: Final = 3
-
-_CONTROLLERS: Final = {
-    "DaemonSet": "a DaemonSet's pod stays on its node",
-    "Job": "its Job would count the eviction as a failure",
-    "Node": "a static pod stays on its node",
-    "VirtualMachineInstance": "a virtual machine is not evicted",
-}
-_LAUNCHER: Final = ("kubevirt.io", "virt-launcher")
 
 Limits = Sequence[DomainLimit]
 
@@ -121,7 +109,7 @@ class Rebalancing:
         self._most = most
         self._soft = soft
         self._placer = Placer(scratch)
-        self._ledger = BudgetLedger(scratch.cluster)
+        self._ledger = BudgetLedger(scratch.cluster, scratch.cluster.others.in_namespace)
         self._homes = HomeLists(scratch.frameworks(), scratch.guard)
         self._samples = {key: max(pods, key=lambda it: it.created) for key, pods in workloads.items()}
         self._by_namespace: dict[str, list[Key]] = {}
@@ -229,14 +217,9 @@ class Rebalancing:
         """Return why the pod is never evicted; empty if it can be. Raises ``PluginError``."""
         if pod.owner is None:
             return "no controller would create the pod again"
-        if pod.owner.kind in _CONTROLLERS:
-            return _CONTROLLERS[pod.owner.kind]
-        if pod.labels.get(_LAUNCHER[0]) == _LAUNCHER[1]:
-            return _CONTROLLERS["VirtualMachineInstance"]
-        if pod.annotations.get(NEVER, "false") != "false":
-            return f"the annotation {NEVER} forbids it"
-        home = self._homes.home_of(self._scratch.framework_for(pod), pod)
-        return "it has a hard home" if home is not None and home.node and home.policy is Policy.HARD else ""
+        if pod.owner.kind == "Job":
+            return "its Job would count the eviction as a failure"
+        return why_never_evicted(self._homes, self._scratch.framework_for(pod), pod)
 
     def _affected(self, pod: Pod) -> list[Key]:
         """Return the workloads with a constraint that counts the pod."""

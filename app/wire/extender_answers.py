@@ -71,9 +71,15 @@ class LongBody(Struct, frozen=True):
         yield b"".join(part)
 
 
-def encode_filter(failed: Mapping[str, str], names: Sequence[str]) -> bytes:
-    """Encode a filter answer with node names. ``failed``: rejected nodes with reasons. ``names``: passing nodes."""
-    return ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+def encode_filter(failed: Mapping[str, str], names: Sequence[str], resolvable: Mapping[str, str] = _NOTHING) -> bytes:
+    """Encode a filter answer with node names. ``failed``: rejected nodes with reasons. ``names``: passing nodes.
+
+    ``resolvable``: rejected nodes on which preemption can help (``FailedNodes``).
+    """
+    return ENCODER.encode(_FilterResult(None, names, resolvable, failed, ""))
 
 
 def encode_passing(names: bytes) -> bytes:
@@ -91,9 +97,11 @@ def encode_refusals(entries: Iterable[bytes]) -> bytes:
     return _REFUSED_START + b",".join(entries) + _REFUSED_END
 
 
-def encode_filter_nodes(failed: Mapping[str, str], nodes: Sequence[Raw]) -> bytes | LongBody:
-    """Encode a filter answer with whole nodes. ``nodes``: passing nodes, which are copied byte for byte."""
-    end = ENCODER.encode(_FilterResult(None, None, {}, failed, ""))[len(_NO_NODES) :]
+def encode_filter_nodes(
+    failed: Mapping[str, str], nodes: Sequence[Raw], resolvable: Mapping[str, str] = _NOTHING
+) -> bytes | LongBody:
+    """Like ``encode_filter``, with whole nodes. ``nodes``: passing nodes, which are copied byte for byte."""
+    end = ENCODER.encode(_FilterResult(None, None, resolvable, failed, ""))[len(_NO_NODES) :]
     pieces: list[bytes | Raw] = [b'{"Nodes":{"metadata":{},"items":[']
     for index, node in enumerate(nodes):
         if index:

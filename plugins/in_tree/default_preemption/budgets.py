@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence, Set
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Final, TypeAlias
 
+from app.framework.evictions import BudgetState, is_ready, refusal_of
 from app.framework.objects import Objects
 from app.kube.core_v1 import Pod
 from app.kube.kinds import POD_DISRUPTION_BUDGETS
@@ -23,14 +24,19 @@ _BUDGET_BYTES: Final = 8
 """Estimated bytes that each budget adds to a cache entry. The cache has room for about 16,000 entries."""
 
 
-Counting: TypeAlias = Generator[None, None, Set[str]]
+_NO_EVICTION: Final = "budget {}/{} allows no further eviction"
+
+Violating: TypeAlias = Mapping[str, str]
+"""Pods whose eviction would violate a budget: the budget's violation as text for users, by the pod's UID."""
+
+Counting: TypeAlias = Generator[None, None, Violating]
 
 
 class Count:
     """Evaluation of the PodDisruptionBudgets of the potential victims on a node.
 
-    ``pods``: these victims, most important first. ``violating``: UIDs of the victims whose eviction would violate a
-    budget; ``None`` until all are evaluated.
+    ``pods``: these victims, most important first. ``violating``: the victims whose eviction would violate a budget;
+    ``None`` until all are evaluated.
     """
 
     __slots__ = ("_rest", "pods", "violating")
@@ -38,7 +44,7 @@ class Count:
 
     def __init__(self) -> None:
         self.pods: Sequence[Pod] = ()
-        self.violating: Set[str] | None = None
+        self.violating: Violating | None = None
 
     def is_of(self, pods: Sequence[Pod]) -> bool:
         """Return whether ``pods`` are the identical pod objects in this order."""
@@ -79,43 +85,58 @@ class _Pace:
 
 
 class Budgets:
-    """PodDisruptionBudgets of the cluster. Budgets that select a pod are cached by its namespace and labels."""
+    """PodDisruptionBudgets of the cluster. Budgets that guard a pod are cached by its namespace and labels."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._selecting = Memo[tuple[str, LabelSet, int], tuple[PodDisruptionBudget, ...]](_MEMO_BYTES)
+        self._known = Memo[tuple[str, LabelSet, int], tuple[PodDisruptionBudget, ...]](_MEMO_BYTES)
 
     def violating(self, pods: Iterable[Pod]) -> Counting:
-        """Return, in steps, the UIDs of pods whose eviction would violate a budget after all pods before them are
-        evicted.
+        """Return, in steps, the pods whose eviction would violate a budget after all pods before them are evicted.
 
         Each eviction uses up one of the ``disruptionsAllowed`` of a budget. Pods in the budget's ``disruptedPods`` are
         already subtracted from ``disruptionsAllowed``, so evicting them uses up none.
         """
         left: dict[ObjectKey, int] = {}
-        violating: set[str] = set()
+        violating: dict[str, str] = {}
         pace = _Pace()
         for pod in pods:
-            key = (pod.namespace, pod.labels, self._objects.version(POD_DISRUPTION_BUDGETS, pod.namespace))
-            budgets = self._selecting.get(key)
-            if budgets is MISSING:
-                budgets = yield from self._budgets_of(pod, pace)
-                self._selecting.put(key, budgets, _ENTRY_BYTES + _BUDGET_BYTES * len(budgets))
-            for budget in budgets:
+            for budget in (yield from self._guarding(pod, pace)):
                 if pace.is_due(1):
                     yield
-                if pod.name not in budget.disrupted_pods:
+                if budget.selects(pod.labels) and pod.name not in budget.disrupted_pods:
                     left[budget.key] = left.get(budget.key, budget.disruptions_allowed) - 1
                     if left[budget.key] < 0:
-                        violating.add(pod.uid)
+                        violating.setdefault(pod.uid, _NO_EVICTION.format(*budget.key))
         return violating
 
-    def _budgets_of(self, pod: Pod, pace: _Pace) -> Generator[None, None, tuple[PodDisruptionBudget, ...]]:
-        """Return, in steps, the budgets in the pod's namespace that select it."""
-        selecting: list[PodDisruptionBudget] = []
+    def refused(self, pods: Sequence[Pod]) -> Counting:
+        """Like ``violating``, but also with the pods that the Eviction API would refuse to evict after those before."""
+        violating = {**(yield from self.violating(pods))}
+        states: dict[ObjectKey, BudgetState] = {}
+        pace = _Pace()
+        for pod in pods:
+            guarding = yield from self._guarding(pod, pace)
+            guards = [states.setdefault(it.key, BudgetState(it)) for it in guarding]
+            refusal = refusal_of(pod, guards)
+            if refusal:
+                violating.setdefault(pod.uid, refusal)
+            elif is_ready(pod):
+                for state in guards:
+                    state.missing.add(pod.uid)
+        return violating
+
+    def _guarding(self, pod: Pod, pace: _Pace) -> Generator[None, None, tuple[PodDisruptionBudget, ...]]:
+        """Return, in steps, the budgets that the Eviction API checks for the pod. They include all that select it."""
+        key = (pod.namespace, pod.labels, self._objects.version(POD_DISRUPTION_BUDGETS, pod.namespace))
+        known = self._known.get(key)
+        if known is not MISSING:
+            return known
+        guarding: list[PodDisruptionBudget] = []
         for budget in tuple(self._objects.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)):
-            if budget.selects(pod.labels):
-                selecting.append(budget)
+            if budget.guards(pod.labels):
+                guarding.append(budget)
             if pace.is_due(1 if budget.selector is None else 1 + len(budget.selector.requirements)):
                 yield
-        return tuple(selecting)
+        self._known.put(key, tuple(guarding), _ENTRY_BYTES + _BUDGET_BYTES * len(guarding))
+        return tuple(guarding)

@@ -1,18 +1,21 @@
-"""DefaultPreemption plugin: finds victims on nodes by dry runs, and chooses the node with the cheapest victims."""
+"""DefaultPreemption plugin: finds victims on nodes by dry runs, and chooses the node with the cheapest victims.
+
+It has two sets of rules: those of kube-scheduler, and those of a profile with ``preemption: Own`` (``OwnRules``).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from math import inf
-from typing import Annotated, Final, Self, TypeAlias, final
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Annotated, Final, Self, final
 from zlib import crc32
 
 from msgspec import Struct
 from pydantic import Field, model_validator
 
 from app.framework.cycle_state import CycleState
-from app.framework.handle import DryRun, Handle
+from app.framework.evictions import UNREADABLE
+from app.framework.handle import Handle
 from app.framework.node_info import NodeInfo
 from app.framework.objects import Unreadable
 from app.framework.parts import Part
@@ -22,6 +25,13 @@ from app.framework.status import SUCCESS, Code, Status, error, unresolvable, uns
 from app.kube.core_v1 import Pod
 from app.kube.kinds import POD_DISRUPTION_BUDGETS
 from plugins.in_tree.default_preemption.budgets import Budgets, Count
+from plugins.in_tree.default_preemption.victims import (
+    DryRunResults,
+    by_importance,
+    cost_of,
+    lower,
+    unspared,
+)
 
 NAME: Final = "DefaultPreemption"
 
@@ -29,18 +39,18 @@ NEVER_PREEMPTS: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS_FOUND: Final = "No preemption victims found for incoming pod"
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-NONE_HAS_TO_GO: Final = 'expected at least one victim pod on node "{}"'
+MUST_STAY: Final = "every pod of lower priority must stay"
+
+_SPREAD: Final = "PodTopologySpread"
 
 _NO_VICTIMS: Final = Victims(())
 _NOBODY: Final = unresolvable(NO_VICTIMS_FOUND)
+_ALL_STAY: Final = unresolvable(MUST_STAY)
 _UNASKED: Final = unresolvable()
 """Status assumed for a nominated node that no filter rejected. It makes the pod eligible to preempt others."""
 
 _FILTERS_A_STEP: Final = 64
 """Number of Filter runs between two yields. They take one or two milliseconds with all of kube-scheduler's plugins."""
-
-_NO_PRIORITY_BELOW: Final = 1 << 31
-"""Offset added to each priority to make it non-negative, so that each further victim raises the sum of priorities."""
 
 _INT32: Final = 2**31 - 1
 
@@ -76,33 +86,23 @@ class DefaultPreemptionArgs(PluginArgs):
         return min(nodes, max(nodes * self.min_candidate_nodes_percentage // 100, self.min_candidate_nodes_absolute))
 
 
-_Cost: TypeAlias = tuple[int, int, int, int, float]
+Stays = Callable[[Pod], str]
+"""Function that returns why a pod must not be evicted; empty if it can be evicted."""
 
 
-class _DryRunResults(Struct):
-    """Results of the dry runs so far.
+class OwnRules(Struct, frozen=True):
+    """Rules by which Homeport itself evicts pods for topology spread, with ``preemption: Own``.
 
-    ``candidates``: number of nodes with victims. ``best``: (cost, node, victims) of the first node with the least cost.
-    ``statuses``: rejection of each node without victims, by name.
+    Only nodes that topology spread alone rejects are candidates. A victim has a lower priority than the pod and is in
+    its namespace. It is not terminating, and ``stays`` returns nothing for it. A node is no candidate if an eviction
+    there would violate a PodDisruptionBudget, by the rules of preemption or by those of the Eviction API.
     """
 
-    candidates: int = 0
-    best: tuple[_Cost, str, Victims] | None = None
-    statuses: dict[str, Status] = {}
+    stays: Stays
 
-    def take(self, name: str, victims: Victims, status: Status) -> None:
-        """Record the result of a node's dry run. A node without victims is not a candidate."""
-        if not victims.pods:
-            self.statuses[name] = unschedulable(NONE_HAS_TO_GO.format(name)) if status.is_success else status
-            return
-        self.candidates += 1
-        cost = _cost(victims)
-        if self.best is None or cost < self.best[0]:
-            self.best = (cost, name, victims)
-
-    def is_enough(self, wanted: int) -> bool:
-        """Return whether there are at least ``wanted`` candidates and the best one violates no budget."""
-        return self.candidates >= wanted and self.best is not None and not self.best[-1].pdb_violations
+    def potential(self, pod: Pod, lower_pods: Sequence[Pod]) -> list[Pod]:
+        """Return those of the pods of lower priority that can be victims."""
+        return [it for it in lower_pods if it.namespace == pod.namespace and not it.terminating and not self.stays(it)]
 
 
 @final
@@ -126,21 +126,36 @@ class DefaultPreemption(PostFilterPlugin):
         why = self.pod_eligible_to_preempt_others(pod, rejected.get(pod.nominated_node_name, _UNASKED))
         if why:
             return None, unschedulable(f"preemption: {why}")
-        names = _from_somewhere(pod, [name for name, it in rejected.items() if it.code is Code.UNSCHEDULABLE])
+        names = [name for name, it in rejected.items() if it.code is Code.UNSCHEDULABLE]
+        return (yield from self._search(state, pod, names))
+
+    def victims_for_spread(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status], stays: Stays
+    ) -> PostFilterSteps:
+        """Search like ``post_filter``, but by ``OwnRules``: only for topology spread, and never against a budget."""
+        if pod.disruption.never_preempts:
+            return None, unschedulable(f"preemption: {NEVER_PREEMPTS}")
+        names = [name for name, it in rejected.items() if it.code is Code.UNSCHEDULABLE and it.plugin == _SPREAD]
+        return (yield from self._search(state, pod, names, OwnRules(stays)))
+
+    def _search(
+        self, state: CycleState, pod: Pod, rejected: Sequence[str], rules: OwnRules | None = None
+    ) -> PostFilterSteps:
+        names = _from_somewhere(pod, rejected)
         wanted = self._args.candidates(len(names))
-        results, filters = _DryRunResults(), 0
+        results, filters = DryRunResults(), 0
         for name in names:
             if filters >= _FILTERS_A_STEP:
                 state = yield
                 filters = 0
-            state, run = yield from self._try(state, pod, name, results)
+            state, run = yield from self._try(state, pod, name, results, rules)
             filters += run
             if results.is_enough(wanted):
                 break
         return self._chosen(results)
 
     def _try(
-        self, state: CycleState, pod: Pod, name: str, results: _DryRunResults
+        self, state: CycleState, pod: Pod, name: str, results: DryRunResults, rules: OwnRules | None
     ) -> Generator[None, CycleState, tuple[CycleState, int]]:
         """Run the dry run of one node, and record its result unless the node is gone.
 
@@ -154,7 +169,12 @@ class DefaultPreemption(PostFilterPlugin):
                 node = None
             if node is None:
                 break
-            answer = self._select(state, pod, node, count)
+            try:
+                answer = self._select(state, pod, node, count, rules)
+            except Unreadable as unreadable:
+                if rules is None:
+                    raise
+                answer = _NO_VICTIMS, unschedulable(UNREADABLE.format(unreadable))
             if answer is not None:
                 results.take(name, *answer)
                 return state, 1 + len(node.pods)
@@ -162,7 +182,7 @@ class DefaultPreemption(PostFilterPlugin):
                 state = yield
         return state, 0
 
-    def _chosen(self, results: _DryRunResults) -> PostFilterAnswer:
+    def _chosen(self, results: DryRunResults) -> PostFilterAnswer:
         if results.best is not None:
             _, node, victims = results.best
             return PostFilterResult(node, victims), SUCCESS
@@ -185,8 +205,8 @@ class DefaultPreemption(PostFilterPlugin):
         if not pod.nominated_node_name or nominated_node_status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return ""
         node = self._handle.nodes.get(pod.nominated_node_name)
-        lower = () if node is None else _lower(pod, node)
-        return STILL_TERMINATING if any(it.terminating and it.disruption.preempted for it in lower) else ""
+        potential = () if node is None else lower(pod, node)
+        return STILL_TERMINATING if any(it.terminating and it.disruption.preempted for it in potential) else ""
 
     def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
         """Return the victims on a node: pods of lower priority, except those that are reprieved.
@@ -201,28 +221,35 @@ class DefaultPreemption(PostFilterPlugin):
                 pass
         return answer
 
-    def _select(self, state: CycleState, pod: Pod, node: NodeInfo, count: Count) -> tuple[Victims, Status] | None:
+    def _select(
+        self, state: CycleState, pod: Pod, node: NodeInfo, count: Count, rules: OwnRules | None = None
+    ) -> tuple[Victims, Status] | None:
         """Return the victims; ``None`` if the caller must first run the steps of ``count``, to evaluate the budgets."""
-        potential = _lower(pod, node)
+        potential = lower(pod, node)
         if not potential:
             return _NO_VICTIMS, _NOBODY
+        if rules is not None and not (potential := rules.potential(pod, potential)):
+            return _NO_VICTIMS, _ALL_STAY
         dry_run = self._handle.profile.dry_run(state, pod, node)
         for victim in potential:
             dry_run.remove_pod(victim)
         status = dry_run.filter()
         if not status.is_success:
             return _NO_VICTIMS, status
-        potential = _by_importance(potential)
+        potential = by_importance(potential)
         if not count.is_of(potential):
-            count.begin(potential, self._budgets.violating(potential))
+            budgets = self._budgets
+            count.begin(potential, budgets.violating(potential) if rules is None else budgets.refused(potential))
         if count.violating is None:
             return None
         violating = [victim for victim in potential if victim.uid in count.violating]
         others = [victim for victim in potential if victim.uid not in count.violating]
-        unspared = _unspared(dry_run, violating)
-        violations = len(unspared)
-        unspared += _unspared(dry_run, others)
-        victims = _by_importance(unspared) if violating and others else unspared
+        victims = unspared(dry_run, violating)
+        violations = len(victims)
+        if violations and rules is not None:
+            return _NO_VICTIMS, unschedulable(count.violating[victims[0].uid])
+        victims += unspared(dry_run, others)
+        victims = by_importance(victims) if violating and others else victims
         return Victims(tuple(victims), violations), SUCCESS
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
@@ -232,7 +259,7 @@ class DefaultPreemption(PostFilterPlugin):
         """
         if not victims:
             return ()
-        costs = {name: _cost(it) for name, it in victims.items()}
+        costs = {name: cost_of(it) for name, it in victims.items()}
         least = min(costs.values())
         return tuple(name for name, cost in costs.items() if cost == least)
 
@@ -247,58 +274,6 @@ def _from_somewhere(pod: Pod, names: Sequence[str]) -> Sequence[str]:
         return names
     first = crc32(f"{pod.uid}/{pod.resource_version}".encode(errors="replace")) % len(names)
     return [*names[first:], *names[:first]]
-
-
-def _lower(pod: Pod, node: NodeInfo) -> list[Pod]:
-    """Return the node's pods with a lower priority than the pod, including terminating pods."""
-    priority = pod.spec.priority
-    return [it for it in node.pods.values() if it.spec.priority < priority]
-
-
-def _started(pod: Pod) -> float:
-    """Return the start time; infinity for a pod that has not started, which sorts it after all others."""
-    started = pod.disruption.started
-    return inf if started is None else started
-
-
-def _by_importance(pods: Sequence[Pod]) -> list[Pod]:
-    """Return the pods sorted by priority, highest first, then by start time, earliest first.
-
-    Among pods of one priority, those that have not started come last, in reverse order. kube-scheduler has the same
-    order, because its sort uses the current time for each missing start time.
-    """
-    places = {
-        it.uid: (-it.spec.priority, _started(it), -place if it.disruption.started is None else place)
-        for place, it in enumerate(pods)
-    }
-    return sorted(pods, key=lambda it: places[it.uid])
-
-
-def _unspared(dry_run: DryRun, pods: Iterable[Pod]) -> list[Pod]:
-    """Add back, in order, each pod beside which the incoming pod still fits. Return the other pods."""
-    victims: list[Pod] = []
-    for victim in pods:
-        dry_run.add_pod(victim)
-        if not dry_run.filter().is_success:
-            dry_run.remove_pod(victim)
-            victims.append(victim)
-    return victims
-
-
-def _cost(victims: Victims) -> _Cost:
-    """Return the cost of evicting the victims. Costs are compared as tuples; the smallest is the best.
-
-    The components are budget violations, highest priority, sum of priorities, number of victims, and a negated start
-    time. The start time is the earliest one among the victims with the highest priority, so a later start is cheaper.
-    """
-    highest = victims.pods[0].spec.priority
-    return (
-        victims.pdb_violations,
-        highest,
-        sum(it.spec.priority + _NO_PRIORITY_BELOW for it in victims.pods),
-        len(victims.pods),
-        -min(_started(it) for it in victims.pods if it.spec.priority == highest),
-    )
 
 
 def _needs(_args: DefaultPreemptionArgs) -> Needs:

@@ -1,6 +1,6 @@
 """Rules of PostFilter in steps, and of plugins that would have pods evicted. Who is asked: `test_framework.py`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -103,6 +103,12 @@ class Evicts(FakePlugin, PostFilterPlugin):
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
         return tuple(victims)
+
+    def victims_for_spread(
+        self, state: CycleState, pod: Pod, rejected: Mapping[str, Status], stays: Callable[[Pod], str]
+    ) -> PostFilterSteps:
+        yield from ()
+        return None, unschedulable(stays(pod))
 
 
 def test_the_parts_of_a_preemption_are_asked_by_themselves() -> None:

@@ -149,7 +149,7 @@ def verb(*plugins: type[FromSpec]) -> CycleVerb:
     )
     due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
     profiles = {world.framework.scheduler_name: world.framework}
-    return CycleVerb(VerbContext(world.cluster, profiles, NullReader(), str, due))
+    return CycleVerb(VerbContext(world.cluster, profiles, NullReader(), str, due), lambda _: "")
 
 
 def framework_of(found: CycleVerb) -> Framework:

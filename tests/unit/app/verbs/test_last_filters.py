@@ -77,7 +77,7 @@ def wanting(name: str) -> JsonObject:
 def verb(found: World) -> CycleVerb:
     due = ExpectedBinds(found.clock, wait_seconds=0.0, observe=lambda _: None)
     frameworks = {found.framework.scheduler_name: found.framework}
-    return CycleVerb(VerbContext(found.cluster, frameworks, NullReader(), lambda: "", due))
+    return CycleVerb(VerbContext(found.cluster, frameworks, NullReader(), lambda: "", due), lambda _: "")
 
 
 def judged(found: World, pod: Pod) -> Judgement:

@@ -120,7 +120,7 @@ class TestBudgets:
 
         (item,) = planned(scratch)["items"]
 
-        told = "is not evicted: budget default/odd cannot be read here, and might guard it"
+        told = "is not evicted: PodDisruptionBudget default/odd cannot be read: too large, and might guard it"
         assert {"web": told, "other": "starts on n2"} == becomes(item)
         assert (1, 1) == (item["blocked"], item["placed"])
 

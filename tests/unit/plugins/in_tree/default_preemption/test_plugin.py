@@ -280,17 +280,17 @@ class TestManyBudgets:
 
     def test_no_step_compares_more_than_some(self, crowded: World, monkeypatch: pytest.MonkeyPatch) -> None:
         compared: list[int] = [0]
-        selects = PodDisruptionBudget.selects
+        guards = PodDisruptionBudget.guards
 
         def counted(found: PodDisruptionBudget, labels: Mapping[str, str]) -> bool:
             compared[-1] += 1
-            return selects(found, labels)
+            return guards(found, labels)
 
         def again() -> CycleState:
             compared.append(0)
             return prepared(crowded, WAITING)
 
-        monkeypatch.setattr(PodDisruptionBudget, "selects", counted)
+        monkeypatch.setattr(PodDisruptionBudget, "guards", counted)
         (result, _), steps = driven(begun(crowded), again)
 
         assert (4 * 40, True) == (sum(compared), max(compared) <= 8)

@@ -6,21 +6,23 @@ until a new pod is placed in its stead. The rules are those of kube-apiserver an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, TypeAlias
 
-from app.cache.cluster import Cluster
+from app.framework.objects import Objects, Unreadable
 from app.kube.core_v1 import Pod
 from app.kube.disruption import Disruption
-from app.kube.kinds import POD_DISRUPTION_BUDGETS
+from app.kube.kinds import POD_DISRUPTION_BUDGETS, Kind
 from app.kube.labels import LabelSet
 from app.kube.meta_v1 import ObjectKey
 from app.kube.policy_v1 import PodDisruptionBudget
 
 SEVERAL: Final = "more than one budget guards it, and the Eviction API refuses such pods: {}"
-UNREADABLE: Final = "budget {} cannot be read here, and might guard it"
+UNREADABLE: Final = "{}, and might guard it"
 OUTDATED: Final = "budget {} is not processed yet"
 NOT_ALLOWED: Final = "budget {} needs {} healthy pods and has {}"
+
+BudgetsIn: TypeAlias = Callable[[Kind[PodDisruptionBudget], str], Collection[PodDisruptionBudget]]
 
 
 class BudgetState:
@@ -54,10 +56,14 @@ class BudgetState:
 
 
 class BudgetLedger:
-    """Budgets of a scratch cluster, which change with evictions and placements."""
+    """Budgets of a cluster during a sequence of simulated evictions and placements.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    ``readable``: returns the budgets of a namespace, without those that cannot be read; default ``objects``.
+    """
+
+    def __init__(self, objects: Objects, readable: BudgetsIn | None = None) -> None:
+        self._objects = objects
+        self._readable: BudgetsIn = readable or objects.in_namespace
         self._states: dict[ObjectKey, BudgetState] = {}
         self._guarding: dict[tuple[str, LabelSet], Sequence[BudgetState]] = {}
 
@@ -65,7 +71,7 @@ class BudgetLedger:
         """Return the budgets that select the pod, by name."""
         key = (pod.namespace, pod.labels)
         if key not in self._guarding:
-            budgets = self._cluster.others.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)
+            budgets = self._readable(POD_DISRUPTION_BUDGETS, pod.namespace)
             chosen = sorted((it for it in budgets if it.guards(pod.labels)), key=lambda it: it.name)
             self._guarding[key] = [self._states.setdefault(it.key, BudgetState(it)) for it in chosen]
         return self._guarding[key]
@@ -75,17 +81,13 @@ class BudgetLedger:
 
         If a budget of the namespace cannot be read, its pods count as refused, because the budget might select them.
         """
-        if pod.terminating or pod.finished or (isinstance(pod.lifecycle, Disruption) and pod.lifecycle.pending):
+        if _is_unguarded(pod):
             return ""
-        unreadable = sorted(
-            name for space, name in self._cluster.unreadable.of(POD_DISRUPTION_BUDGETS) if space == pod.namespace
-        )
-        if unreadable:
-            return UNREADABLE.format(", ".join(f"{pod.namespace}/{it}" for it in unreadable))
-        guarding = self.guarding(pod)
-        if len(guarding) > 1:
-            return SEVERAL.format(", ".join(it.name for it in guarding))
-        return guarding[0].refusal(pod) if guarding else ""
+        try:
+            self._objects.in_namespace(POD_DISRUPTION_BUDGETS, pod.namespace)
+        except Unreadable as unreadable:
+            return UNREADABLE.format(unreadable)
+        return refusal_of(pod, self.guarding(pod))
 
     def remove(self, pod: Pod) -> None:
         """Count a pod as gone. ``pod``: as it was on its node."""
@@ -97,6 +99,20 @@ class BudgetLedger:
         """Count a new pod as ready that is placed in the stead of ``pod``."""
         for state in self.guarding(pod):
             state.missing.discard(pod.uid)
+
+
+def refusal_of(pod: Pod, guarding: Sequence[BudgetState]) -> str:
+    """Return why the Eviction API refuses to evict a pod with these budgets; empty if it does not refuse."""
+    if not guarding or _is_unguarded(pod):
+        return ""
+    if len(guarding) > 1:
+        return SEVERAL.format(", ".join(it.name for it in guarding))
+    return guarding[0].refusal(pod)
+
+
+def _is_unguarded(pod: Pod) -> bool:
+    """Return True if the Eviction API evicts the pod without a look at budgets."""
+    return pod.terminating or pod.finished or (isinstance(pod.lifecycle, Disruption) and pod.lifecycle.pending)
 
 
 def is_ready(pod: Pod) -> bool:

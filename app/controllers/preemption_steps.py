@@ -1,0 +1,149 @@
+"""Steps of one preemption plan: dry runs, nomination, evictions, and the wait until the pod is bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import Final, Literal
+
+import structlog
+
+from app.controllers.preemptor import record_preemptor, record_victim
+from app.controllers.victim_search import FoundVictims, passes
+from app.framework.background import next_delay
+from app.framework.events import EventRecorder
+from app.framework.handle import Clock
+from app.kube.core_v1 import Pod
+from app.runtime.framework import Framework
+from app.verbs.context import VerbContext
+from app.verbs.stepwise import decide_prepared
+from app.writes.evictions import Evictor
+
+PLAN_SECONDS: Final = 10.0
+"""Maximum duration of a plan. Then the node is rejected as before, and the nomination is cleared."""
+
+_OVERTAKEN_SECONDS: Final = 1.0
+"""Seconds for which the node rejects the pod after the evictions, until the plan ends: another pod took the place."""
+
+_LOOK_SECONDS: Final = 0.05
+_FIRST_DELAY_SECONDS: Final = 0.5
+_LONGEST_DELAY_SECONDS: Final = 15.0
+"""Maximum delay between two attempts to clear a nomination. It doubles from ``_FIRST_DELAY_SECONDS``."""
+
+_EVICTION_ATTEMPTS: Final = 3
+"""Maximum number of attempts to evict a victim that is written at the same time."""
+
+_LOG: Final = structlog.get_logger(__name__)
+
+Result = Literal["bound", "refused", "not_nominated", "interrupted", "overtaken", "timed_out", "withdrawn"]
+"""Result of a plan.
+
+- ``bound``: the pod has a node. ``withdrawn``: the pod does not wait any more.
+- ``refused``: a dry run was refused, so nothing was evicted. ``not_nominated``: the nomination failed, likewise.
+- ``interrupted``: an eviction was refused after others, or the process must not write any more.
+- ``overtaken``: another pod took the place. ``timed_out``: the pod was not bound in time.
+"""
+
+
+class PreemptionSteps:
+    """Carries out plans. ``stays``: returns why a pod must not be evicted, or an empty string.
+
+    ``sent_at``: time at which the last Eviction was sent, on ``clock``.
+    """
+
+    def __init__(
+        self,
+        context: VerbContext,
+        evictor: Evictor,
+        stays: Callable[[Pod], str],
+        clock: Clock,
+        events: EventRecorder,
+    ) -> None:
+        self._context = context
+        self._cluster = context.cluster
+        self._evictor = evictor
+        self._stays = stays
+        self._clock = clock
+        self._events = events
+        self.sent_at = -inf
+
+    @property
+    def seconds(self) -> float:
+        """Seconds after which a request that was sent has no effect any more."""
+        return self._evictor.seconds
+
+    async def evict(self, pod: Pod, found: FoundVictims, evicted: list[Pod]) -> Result | None:
+        """Nominate the pod and evict the victims. Return the result if the plan fails."""
+        node = found.node
+        for victim in found.pods:
+            trial = await self._evictor.evict(victim, dry_run=True)
+            if trial.outcome not in ("evicted", "gone"):
+                _LOG.info("victim cannot be evicted", pod=str(pod), victim=str(victim), cause=trial.cause)
+                return "refused"
+        if problem := await self._evictor.nominate(pod, node):
+            _LOG.warning("preemptor not nominated", pod=str(pod), node=node, cause=problem)
+            return "not_nominated"
+        for victim in found.pods:
+            if cause := await self._evicted(victim):
+                _LOG.warning("eviction refused", pod=str(pod), victim=str(victim), cause=cause)
+                return "interrupted"
+            evicted.append(victim)
+            record_victim(self._events, pod, victim, node)
+        record_preemptor(self._events, pod, found)
+        return None
+
+    async def _evicted(self, victim: Pod) -> str:
+        """Evict a victim and read it back. Return why that failed, or an empty string."""
+        cause = "the pod keeps changing"
+        for _ in range(_EVICTION_ATTEMPTS):
+            self.sent_at = self._clock()
+            eviction = await self._evictor.evict(victim)
+            if eviction.outcome == "refused":
+                return eviction.cause
+            try:
+                newest = await self._evictor.read(victim)
+            except OSError as unreadable:
+                return "" if eviction.outcome == "evicted" else str(unreadable)
+            if newest is None or newest.terminating:
+                return ""
+            if eviction.outcome != "changed" or newest.spec.priority != victim.spec.priority or self._stays(newest):
+                return eviction.cause or "the pod is not terminating"
+            victim, cause = newest, eviction.cause
+        return cause
+
+    async def until_bound(self, preemptor: Pod, node: str, until: float) -> Result:
+        """Wait until the pod is bound, and return the result of the plan."""
+        rejected_since: float | None = None
+        while (now := self._clock()) < until:
+            pod = self._cluster.pod(*preemptor.key)
+            if pod is None or pod.uid != preemptor.uid or pod.terminating:
+                return "withdrawn"
+            if pod.node_name:
+                return "bound"
+            framework = self._context.framework_for(pod)
+            if framework is not None and await self.fits(framework, pod, node):
+                rejected_since = None
+            elif rejected_since is None:
+                rejected_since = now
+            elif now > rejected_since + _OVERTAKEN_SECONDS:
+                return "overtaken"
+            await asyncio.sleep(_LOOK_SECONDS)
+        return "timed_out"
+
+    async def fits(self, framework: Framework, pod: Pod, node: str) -> bool:
+        return await decide_prepared(partial(passes, self._cluster, framework, pod, node))
+
+    async def clear(self, pod: Pod, node: str) -> None:
+        """Clear our nomination. While the API server cannot be reached, try again."""
+        delay = 0.0
+        while True:
+            try:
+                await self._evictor.clear(pod, node)
+            except OSError as cause:
+                delay = next_delay(delay, _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS)
+                _LOG.warning("nomination not cleared", pod=str(pod), node=node, cause=str(cause))
+                await asyncio.sleep(delay)
+            else:
+                return

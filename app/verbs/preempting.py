@@ -1,0 +1,100 @@
+"""Filter and preempt for profiles with ``preemption: Own``, in which Homeport evicts pods for topology spread.
+
+While a plan for a pod is in hand, filter reports the planned node as ``FailedNodes``, so that kube-scheduler keeps the
+pod's nomination to that node. Preempt reports no node, so that kube-scheduler does not evict pods on another node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from app.kube.core_v1 import Pod
+from app.memory.preemption_tracker import PreemptionTracker
+from app.runtime.framework import Framework
+from app.verbs.context import VerbContext
+from app.verbs.filter import FilterVerb
+from app.verbs.outcome import Answer
+from app.verbs.preempt import PreemptVerb
+from app.wire.extender_answers import LongBody, encode_filter, encode_filter_nodes, encode_victims
+from app.wire.extender_v1 import NodesRequest, PreemptionArgs, SplitArgs
+
+
+class PreemptingFilterVerb(FilterVerb):
+    """The filter verb. It reports refusals to the ``tracker``."""
+
+    def __init__(self, *parts: Any, lean: bool = False, tracker: PreemptionTracker) -> None:
+        """``parts``: positional arguments of ``FilterVerb``."""
+        super().__init__(*parts, lean=lean)
+        self._tracker = tracker
+
+    def _cached_refusal(self, request: SplitArgs | None) -> Answer | None:
+        cached = None if request is None else self._refusals.find(request)
+        if cached is None or not cached.framework.preempts:
+            return super()._cached_refusal(request)
+        if self._tracker.planned(cached.pod.uid):
+            return None
+        answer = super()._cached_refusal(request)
+        if answer is not None:
+            self._tracker.refused(cached.pod, partial(_names, cached.request))
+        return answer
+
+    async def _decide(self, framework: Framework, args: NodesRequest, request: SplitArgs | None) -> Answer:
+        answer = await super()._decide(framework, args, request)
+        if not framework.preempts:
+            return answer
+        if answer.outcome == "feasible":
+            self._tracker.passed(args.pod)
+        if answer.outcome != "no_fit" or not isinstance(answer.body, bytes):
+            return answer
+        names, body = args.names, answer.body
+        self._tracker.refused(args.pod, (lambda: names) if names is not None else partial(_rejected, body))
+        planned = self._tracker.planned(args.pod.uid)
+        return Answer(_with_failed(body, planned, whole=names is None), "no_fit") if planned else answer
+
+
+def _names(request: SplitArgs) -> Sequence[str]:
+    return [name.decode() for name in request.each()]
+
+
+def _rejected(body: bytes) -> dict[str, str]:
+    answer: dict[str, dict[str, str]] = msgspec.json.decode(body)
+    return answer["FailedAndUnresolvableNodes"]
+
+
+def _with_failed(body: bytes, planned: str, *, whole: bool) -> bytes | LongBody:
+    """Return a refusal with the planned node in ``FailedNodes``, if the request has this node.
+
+    ``whole``: true if the request has whole nodes.
+    """
+    rejected = _rejected(body)
+    if planned not in rejected:
+        return body
+    failed = {planned: rejected.pop(planned)}
+    return encode_filter_nodes(rejected, (), failed) if whole else encode_filter(rejected, (), failed)
+
+
+class PreemptingPreemptVerb(PreemptVerb):
+    """The preempt verb. It answers with no node for a pod with a plan, and reports calls to the ``tracker``."""
+
+    def __init__(self, context: VerbContext, tracker: PreemptionTracker) -> None:
+        super().__init__(context)
+        self._tracker = tracker
+
+    async def _answer(self, framework: Framework, args: PreemptionArgs) -> Answer:
+        if not framework.preempts:
+            return await super()._answer(framework, args)
+        pod: Pod = args.pod
+        answer = Answer(encode_victims({}), "no_fit")
+        self._tracker.preempt_begins(pod)
+        try:
+            if not self._tracker.planned(pod.uid):
+                answer = await super()._answer(framework, args)
+            if self._tracker.planned(pod.uid):  # the plan can have begun meanwhile
+                answer = Answer(encode_victims({}), "no_fit")
+            return answer
+        finally:
+            self._tracker.preempt_ends(pod, answer.outcome == "candidates")
