@@ -466,7 +466,9 @@ class HomeportService:
             if self._spread.fallbacks.after(profile.scheduler_name) is not None and not self._settings.explains_all:
                 message = f'profile "{profile.scheduler_name}": {_NEEDS_COMPLETE}'
                 mistakes.append(Mistake((profile.place, ("explain",)), message))
-            if profile.preemption == "Own" and not self._settings.leader_election.leader_elect:
+            if profile.preemption == "Own" and not (
+                self._settings.cluster or self._settings.leader_election.leader_elect
+            ):
                 message = f'profile "{profile.scheduler_name}": {_NEEDS_ELECTION}'
                 mistakes.append(Mistake(((*profile.place, "preemption"),), message))
         if mistakes:
@@ -661,7 +663,7 @@ class HomeportService:
 
     def _reading(self) -> Sequence[APIRouter]:
         """Return the routers of read-only pages."""
-        explainer = Explainer(self.verb_context, self._explain)
+        explainer = Explainer(self.verb_context, self._explain, self._stays)
         workloads = WorkloadExplainer(explainer, self._explain, self._feed.problem)
         pending = PendingPods(self.verb_context, self._explain)
         return (

@@ -5,7 +5,7 @@ An explanation is read-only. It works in short steps, and each step reads the sn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -109,7 +109,9 @@ class Explained(Struct, frozen=True):
 class Explainer:
     """Explains pods with the snapshot of explain. ``context``: context of the verbs, which look up missing objects."""
 
-    def __init__(self, context: VerbContext, snapshot: ExplainSnapshot) -> None:
+    def __init__(self, context: VerbContext, snapshot: ExplainSnapshot, stays: Callable[[Pod], str]) -> None:
+        """``stays``: returns why a pod must not be evicted for another one, or an empty string."""
+        self._stays = stays
         self._context = context
         self._snapshot = snapshot
         self._cluster = snapshot.cluster
@@ -234,7 +236,9 @@ class Explainer:
         unusable = self._snapshot.not_usable(framework.scheduler_name, pod)
         if inquiry.deciding.preset == "delegated" and not inquiry.not_judged and can_preempt(framework, unusable):
             with suppress(PluginError):  # the guard has logged the fault, and the explanation is right without
-                yield from add_preemption(framework, inquiry.judge(), pod, inquiry.judgement, changes.impossible)
+                yield from add_preemption(
+                    framework, inquiry.judge(), pod, inquiry.judgement, self._stays, changes.impossible
+                )
 
     async def _needs(self, inquiry: _Inquiry) -> Sequence[ResourceNeed]:
         """Return the requested resources, if resources were judged."""

@@ -1,26 +1,31 @@
 """Finds evictions that would let a pod in which only topology spread constraints keep waiting.
 
 If Homeport decides about spread, kube-scheduler does not preempt for these constraints, because an extender's refusals
-are final. The victims are those that kube-scheduler's DefaultPreemption would choose. Nothing is evicted.
+are final. The victims are those that a profile with ``preemption: Own`` evicts. Nothing is evicted here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from app.analysis.judging import Judge, Judgement
-from app.framework.counts import Unprepared
-from app.framework.cycle_state import CycleState
-from app.framework.points import PostFilterAnswer, PostFilterSteps, Victims
+from app.framework.points import Victims
 from app.framework.status import Code, Status
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
-from app.runtime.post_filters import advance
+from app.runtime.post_filters import answer_in_steps
 
 _SPREAD: Final = "PodTopologySpread"
 _PREEMPTION: Final = "DefaultPreemption"
 _MOST_NAMED: Final = 5
+
+_REASON: Final = re.compile(r"\d+ (.*?)(?=, \d+ |\.$)")
+_UNHELPFUL: Final = ("No preemption victims found", "Preemption is not helpful", "node(s) ")
+"""Beginnings of reasons of nodes without pods that could be evicted. These explain nothing."""
+
+Stays = Callable[[Pod], str]
 
 
 def can_preempt(framework: Framework, unusable: Collection[str]) -> bool:
@@ -29,11 +34,12 @@ def can_preempt(framework: Framework, unusable: Collection[str]) -> bool:
 
 
 def add_preemption(
-    framework: Framework, judge: Judge, pod: Pod, judgement: Judgement, sentences: list[str]
+    framework: Framework, judge: Judge, pod: Pod, judgement: Judgement, stays: Stays, sentences: list[str]
 ) -> Iterator[None]:
-    """Add a sentence about the evictions that would let the pod in, in short steps.
+    """Add a sentence about the evictions that would let the pod in, or why there are none, in short steps.
 
-    Only nodes are candidates that topology spread alone rejects. Raises ``PluginError``.
+    Only nodes are candidates that topology spread alone rejects. ``stays``: returns why a pod must not be evicted, or
+    an empty string. Raises ``PluginError``.
     """
     rejected = {
         name: statuses[0]
@@ -42,40 +48,29 @@ def add_preemption(
     }
     if not rejected:
         return
-    answer = yield from _answer(framework, judge, pod, rejected)
-    result = None if answer is None else answer[0]
+    answer = yield from answer_in_steps(
+        framework.filters,
+        lambda: judge.seen(pod),
+        pod,
+        lambda state: framework.post_filters.for_spread(state, pod, rejected, stays),
+    )
+    if answer is None:
+        return
+    result, status = answer
     if result is not None and result.victims is not None and result.victims.pods:
-        sentences.append(_sentence(result.nominated_node_name, result.victims))
+        sentences.append(_sentence(framework, result.nominated_node_name, result.victims))
+    elif _says_who_must_stay(status):
+        sentences.append(f"no eviction would let the pod in: {status.message.removeprefix('preemption: ')}")
 
 
-def _answer(
-    framework: Framework, judge: Judge, pod: Pod, rejected: Mapping[str, Status]
-) -> Generator[None, None, PostFilterAnswer | None]:
-    """Run PostFilter, each step on the snapshot of that moment; ``None`` if PreFilter rejects the pod."""
-    steps: PostFilterSteps | None = None
-    while True:
-        try:
-            with judge.seen(pod):
-                state = CycleState()
-                if not framework.filters.pre_filter(state, pod).status.is_success:
-                    return None
-                begins = steps is None
-                steps = steps or framework.post_filters.post_filter(state, pod, rejected)
-                over, answer = advance(steps, None if begins else state)
-        except Unprepared as missing:
-            steps = None  # the counts are not cached any more: begin again
-            yield from missing.steps
-            continue
-        if over:
-            last: PostFilterAnswer = answer
-            return last
-        yield
+def _says_who_must_stay(status: Status) -> bool:
+    _, _, reasons = status.message.partition("available: ")
+    return any(not it.startswith(_UNHELPFUL) for it in re.findall(_REASON, reasons))
 
 
-def _sentence(node: str, victims: Victims) -> str:
+def _sentence(framework: Framework, node: str, victims: Victims) -> str:
     names = ", ".join(f"{it.namespace}/{it.name}" for it in victims.pods[:_MOST_NAMED])
     more = len(victims.pods) - _MOST_NAMED
     names += f" and {more} more" if more > 0 else ""
-    budget = ", against a PodDisruptionBudget," if victims.pdb_violations else ""
-    never = "kube-scheduler does not preempt for topology spread that Homeport decides"
-    return f"evicting {names} on {node}{budget} would let the pod in, but {never}"
+    setting = "Own" if framework.preempts else "Never"
+    return f"evicting {names} on {node} would let the pod in; preemption is {setting}"

@@ -49,7 +49,7 @@ Both presets also have Homeport's own plugins for homes.
 
 
 Preemption: TypeAlias = Literal["Never", "Own"]
-"""Who evicts pods of lower priority for a pod that only topology spread rejects: nobody, or Homeport itself."""
+"""Eviction of pods of lower priority for a pod that only topology spread rejects: by nobody, or by Homeport."""
 
 
 class _ConfigurationModel(BaseModel):

@@ -45,6 +45,9 @@ FRESH_SECONDS: Final = 5.0
 QUIET_SECONDS: Final = 0.01
 """Seconds after a refusal in which the scheduler can call preempt, or filter again, before a plan begins."""
 
+_LOOK_SECONDS: Final = 0.05
+"""Seconds between two looks into the cache for a pod that waits for a call."""
+
 _FIRST_DELAY_SECONDS: Final = 0.5
 _LONGEST_DELAY_SECONDS: Final = 15.0
 """Maximum delay between two searches for pods with the same spec. It doubles from ``_FIRST_DELAY_SECONDS``."""
@@ -136,10 +139,11 @@ class PreemptionController:
     async def run(self) -> None:
         """Clear what a previous leader left, then handle refused pods until cancelled."""
         try:
-            # An Eviction of this process's last term can still arrive. Those of other leaders have had their time.
-            await asyncio.sleep(max(0.0, self._steps.sent_at + self._steps.seconds - self._clock()))
-            await self._settle_nominations()
-            self._runs = True
+            async with self._one_at_a_time:
+                self._runs = True  # from now on, because a pod is refused once its nomination is cleared
+                # An Eviction of this process's last term can still arrive. Those of other leaders have had their time.
+                await asyncio.sleep(max(0.0, self._steps.sent_at + self._steps.seconds - self._clock()))
+                await self._settle_nominations()
             await asyncio.Event().wait()
         finally:
             self._runs = False
@@ -182,11 +186,24 @@ class PreemptionController:
                 case.moved.clear()
                 if self._may_plan(case) and not await self._attempt(case):
                     return
-                case.over = not await case.is_called(_LONGEST_DELAY_SECONDS) or self._waiting(case) is None
+                case.over = not await self._is_due_again(case)
         except PluginError:
             pass  # the plugins' guard has logged the fault, and the answer to filter reports it
         finally:
             self._cases.pop(case.pod.uid, None)
+
+    async def _is_due_again(self, case: Preemptor) -> bool:
+        """Wait for the next call for the pod, or until its nomination is cleared.
+
+        Return false if neither happens within ``_LONGEST_DELAY_SECONDS``, or if the pod does not wait any more.
+        """
+        until = self._clock() + _LONGEST_DELAY_SECONDS
+        was_nominated = bool(case.pod.nominated_node_name)
+        while self._clock() < until and self._newest(case) is not None:
+            if case.moved.is_set() or (was_nominated and not case.pod.nominated_node_name):
+                return True
+            await case.is_called(_LOOK_SECONDS)
+        return False
 
     async def _quiet(self, case: Preemptor) -> None:
         """Wait until the watch has reported the pod and the scheduler has probably ended the cycle of the refusal."""
@@ -205,48 +222,53 @@ class PreemptionController:
     def _may_plan(self, case: Preemptor) -> bool:
         return not (case.helped or case.calls) and self._waiting(case) is not None and not self._context.problem()
 
-    def _waiting(self, case: Preemptor) -> Pod | None:
-        """Return the cached pod if it waits for a node without a nomination; else ``None``."""
+    def _newest(self, case: Preemptor) -> Pod | None:
+        """Return the cached pod if it waits for a node; else ``None``."""
         pod = self._cluster.pod(*case.pod.key)
         if pod is None or pod.uid != case.pod.uid or is_settled(pod):
             return None
         case.pod = pod
-        return None if pod.nominated_node_name else pod
+        return pod
+
+    def _waiting(self, case: Preemptor) -> Pod | None:
+        """Return the cached pod if it waits for a node without a nomination; else ``None``."""
+        pod = self._newest(case)
+        return None if pod is None or pod.nominated_node_name else pod
 
     async def _attempt(self, case: Preemptor) -> bool:
         """Search for victims and carry out the plan. Return false if the pod needs no further attempt."""
         async with self._one_at_a_time:
             await asyncio.sleep(max(0.0, self._next_at - self._clock()))
             self._next_at = self._clock() + self._pause
-            found = await self._found(case)
-            if found is not None:
-                found = await self._found(case) if await self._is_fresh() else None
-            if found is None:
+            choice = await self._found(case)
+            if choice is not None:
+                choice = await self._found(case) if await self._is_fresh() else None
+            if choice is None:
                 self._postpone(case)
-            if found is None or not self._may_plan(case):
+            if choice is None or not self._may_plan(case):
                 return self._waiting(case) is not None
-            self._plans[case.pod.uid] = found.node
+            self._plans[case.pod.uid] = choice.node
             until = self._clock() + PLAN_SECONDS
             try:
                 evicted: list[Pod] = []
-                result = await self._steps.evict(case.pod, found, evicted)
+                result = await self._steps.evict(case.pod, choice, evicted)
             except BaseException:
                 self._plans.pop(case.pod.uid, None)
                 raise
         try:
-            result = result or await self._steps.until_bound(case.pod, found.node, until)
+            result = result or await self._steps.until_bound(case.pod, choice.node, until)
         finally:
             self._plans.pop(case.pod.uid, None)
         self._metrics.preemption_plans.labels(result).inc()
-        _LOG.info("preemption", pod=str(case.pod), node=found.node, victims=[str(it) for it in evicted], result=result)
+        _LOG.info("preemption", pod=str(case.pod), node=choice.node, victims=[str(it) for it in evicted], result=result)
         if result in ("bound", "withdrawn"):
             self._delays.pop((case.pod.namespace, case.pod.spec), None)
             return False
-        case.excluded[found.node] = self._clock() + _EXCLUDED_SECONDS
+        case.excluded[choice.node] = self._clock() + _EXCLUDED_SECONDS
         if result == "refused":
             case.moved.set()  # another node can have victims that are not refused
         else:
-            await self._steps.clear(case.pod, found.node)
+            await self._steps.clear(case.pod, choice.node)
         return True
 
     async def _found(self, case: Preemptor) -> FoundVictims | None:

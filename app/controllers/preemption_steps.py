@@ -74,10 +74,10 @@ class PreemptionSteps:
         """Seconds after which a request that was sent has no effect any more."""
         return self._evictor.seconds
 
-    async def evict(self, pod: Pod, found: FoundVictims, evicted: list[Pod]) -> Result | None:
+    async def evict(self, pod: Pod, choice: FoundVictims, evicted: list[Pod]) -> Result | None:
         """Nominate the pod and evict the victims. Return the result if the plan fails."""
-        node = found.node
-        for victim in found.pods:
+        node = choice.node
+        for victim in choice.pods:
             trial = await self._evictor.evict(victim, dry_run=True)
             if trial.outcome not in ("evicted", "gone"):
                 _LOG.info("victim cannot be evicted", pod=str(pod), victim=str(victim), cause=trial.cause)
@@ -85,13 +85,13 @@ class PreemptionSteps:
         if problem := await self._evictor.nominate(pod, node):
             _LOG.warning("preemptor not nominated", pod=str(pod), node=node, cause=problem)
             return "not_nominated"
-        for victim in found.pods:
+        for victim in choice.pods:
             if cause := await self._evicted(victim):
                 _LOG.warning("eviction refused", pod=str(pod), victim=str(victim), cause=cause)
                 return "interrupted"
             evicted.append(victim)
             record_victim(self._events, pod, victim, node)
-        record_preemptor(self._events, pod, found)
+        record_preemptor(self._events, pod, choice)
         return None
 
     async def _evicted(self, victim: Pod) -> str:

@@ -49,11 +49,11 @@ def record_victim(events: EventRecorder, pod: Pod, victim: Pod, node: str) -> No
     events.event(Reference.to_pod(victim), Reference.to_pod(pod), "Normal", "Preempted", "Preempting", note)
 
 
-def record_preemptor(events: EventRecorder, pod: Pod, found: FoundVictims) -> None:
+def record_preemptor(events: EventRecorder, pod: Pod, choice: FoundVictims) -> None:
     """Record on a pod that others were evicted for it."""
-    named = ", ".join(map(str, found.pods[:_MOST_NAMED]))
-    more = len(found.pods) - _MOST_NAMED
+    named = ", ".join(map(str, choice.pods[:_MOST_NAMED]))
+    more = len(choice.pods) - _MOST_NAMED
     named += f" and {more} more" if more > 0 else ""
-    note = f"Evicted {named} on node {found.node}, because only topology spread rejected this pod there"
-    related = Reference.to_pod(found.pods[0])
+    note = f"Evicted {named} on node {choice.node}, because only topology spread rejected this pod there"
+    related = Reference.to_pod(choice.pods[0])
     events.event(Reference.to_pod(pod), related, "Normal", "Preempting", "Preempting", note)

@@ -50,9 +50,9 @@ async def find_victims(
     rejected = {name: status for name, status in rejected.items() if name in wanted}
     if not rejected:
         return None
-    found: list[FoundVictims] = []
-    await run_stepwise(_search(cluster, framework, pod, rejected, stays, found))
-    return found[0] if found else None
+    choice: list[FoundVictims] = []
+    await run_stepwise(_search(cluster, framework, pod, rejected, stays, choice))
+    return choice[0] if choice else None
 
 
 def passes(cluster: Cluster, framework: Framework, pod: Pod, name: str) -> bool:
@@ -84,7 +84,7 @@ def _search(
     pod: Pod,
     rejected: dict[str, Status],
     stays: Callable[[Pod], str],
-    found: list[FoundVictims],
+    choice: list[FoundVictims],
 ) -> Generator[None, None, None]:
     answer: PostFilterAnswer | None = yield from answer_in_steps(
         framework.filters,
@@ -94,4 +94,4 @@ def _search(
     )
     result = None if answer is None else answer[0]
     if result is not None and result.victims is not None and result.victims.pods:
-        found.append(FoundVictims(result.nominated_node_name, result.victims.pods))
+        choice.append(FoundVictims(result.nominated_node_name, result.victims.pods))

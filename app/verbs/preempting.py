@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
-import msgspec
+from msgspec import Struct
 
 from app.kube.core_v1 import Pod
+from app.kube.decoding import Decoder
 from app.memory.preemption_tracker import PreemptionTracker
 from app.runtime.framework import Framework
 from app.verbs.context import VerbContext
@@ -60,9 +61,15 @@ def _names(request: SplitArgs) -> Sequence[str]:
     return [name.decode() for name in request.each()]
 
 
+class _RefusalBody(Struct, rename="pascal"):
+    failed_and_unresolvable_nodes: dict[str, str]
+
+
+_REFUSAL: Final[Decoder[_RefusalBody]] = Decoder(_RefusalBody)
+
+
 def _rejected(body: bytes) -> dict[str, str]:
-    answer: dict[str, dict[str, str]] = msgspec.json.decode(body)
-    return answer["FailedAndUnresolvableNodes"]
+    return _REFUSAL.decode(body).failed_and_unresolvable_nodes
 
 
 def _with_failed(body: bytes, planned: str, *, whole: bool) -> bytes | LongBody:

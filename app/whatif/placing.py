@@ -7,7 +7,7 @@ the first by name is chosen, and the number of others is counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import cmp_to_key, partial
 from typing import Final
 
@@ -18,6 +18,7 @@ from app.analysis.pending import Inputs, inputs_of
 from app.cache.counters import run_prepared
 from app.framework.cycle_state import CycleState
 from app.framework.node_info import Candidates
+from app.framework.points import PostFilterSteps
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
 from app.kube.deletion_cost import NO_COST, DeletionCost
@@ -34,6 +35,7 @@ AGAIN: Final = "-again"
 _PREEMPTION: Final = ["DefaultPreemption"]
 """PostFilter plugins that evict only pods of lower priority."""
 
+_SPREAD: Final = "PodTopologySpread"
 _NO_VICTIMS: Final[Sequence[Pod]] = ()
 
 
@@ -179,16 +181,44 @@ class Placer:
         plugins = [slot.name for slot in framework.slots["postFilter"]]
         if not plugins or not rejected or (plugins == _PREEMPTION and pod.spec.priority <= self._lowest):
             return "", ()
-        state = CycleState()
-        framework.filters.pre_filter(state, pod)
-        steps = framework.post_filters.post_filter(state, pod, rejected)
-        over, answer = advance(steps, None)
-        while not over:
-            over, answer = advance(steps, state)
-        result, _ = answer
-        if result is None or result.victims is None:
-            return "", ()
-        return result.nominated_node_name, result.victims.pods
+        for begin in self._preemptions(framework, pod, rejected):
+            nominated, victims = _searched(framework, pod, begin)
+            if victims:
+                return nominated, victims
+        return "", ()
+
+    def _preemptions(
+        self, framework: Framework, pod: Pod, rejected: Mapping[str, Status]
+    ) -> Iterator[Callable[[CycleState], PostFilterSteps]]:
+        """Yield the searches for victims, in order: that of the scheduler, and then Homeport's own.
+
+        If Homeport decides about topology spread, the scheduler does not preempt for it.
+        """
+        search = framework.post_filters
+        if framework.preset == "complete":
+            yield lambda state: search.post_filter(state, pod, rejected)
+            return
+        others = {name: status for name, status in rejected.items() if status.plugin != _SPREAD}
+        if others:
+            yield lambda state: search.post_filter(state, pod, others)
+        if framework.preempts:
+            yield lambda state: search.for_spread(state, pod, rejected, self._scratch.stays)
+
+
+def _searched(
+    framework: Framework, pod: Pod, begin: Callable[[CycleState], PostFilterSteps]
+) -> tuple[str, Sequence[Pod]]:
+    """Run a search for victims. Raises ``PluginError`` or ``Unprepared``."""
+    state = CycleState()
+    framework.filters.pre_filter(state, pod)
+    steps = begin(state)
+    over, answer = advance(steps, None)
+    while not over:
+        over, answer = advance(steps, state)
+    result, _ = answer
+    if result is None or result.victims is None:
+        return "", ()
+    return result.nominated_node_name, result.victims.pods
 
 
 def _comes_back(victim: Pod) -> bool:

@@ -12,7 +12,8 @@ from typing import Any
 from app.analysis.evaluate import framework_in_memory
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.cache.cluster import Cluster
-from app.homes.lists import share_memory
+from app.homes.evictable import why_never_evicted
+from app.homes.lists import HomeLists, share_memory
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 from app.runtime.framework import Framework
@@ -88,6 +89,11 @@ class ScratchCluster:
         """
         name = pod.spec.scheduler_name if pod.spec.scheduler_name in self._profiles else self._any_name
         return self._framework(name)
+
+    def stays(self, pod: Pod) -> str:
+        """Return why a pod must not be evicted for another one, or an empty string. Raises ``PluginError``."""
+        framework = self.framework_for(pod)
+        return why_never_evicted(HomeLists((framework,), self.guard), framework, pod)
 
     def _framework(self, name: str) -> Framework:
         framework = self._frameworks.get(name)

@@ -1,4 +1,4 @@
-"""Explain says which evictions would let a pod in that topology spread keeps waiting, and that nobody makes them."""
+"""Explain says which evictions would let a pod in that topology spread keeps waiting, and who makes them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ OBJECTS: Final = [
     pod_object("batch", labels=WEB, node="a1", priority=0),
     pod_object("urgent", labels=WEB, priority=10, spread=[constraint(app="web")]),
 ]
-SENTENCE: Final = (
-    "evicting default/batch on a1 would let the pod in, but kube-scheduler does not preempt for topology spread that "
-    "Homeport decides"
-)
+SENTENCE: Final = "evicting default/batch on a1 would let the pod in; preemption is Never"
 
 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
         pytest.param({}, [SENTENCE], id="delegated"),
+        pytest.param({"preemption": "Own"}, [SENTENCE.replace("Never", "Own")], id="own"),
         pytest.param({"preset": "complete"}, [], id="complete: /api/v1/cycle names the victims"),
     ],
 )
@@ -41,7 +39,8 @@ async def test_the_evictions_that_nobody_makes(tmp_path: Path, fields: dict[str,
     path.write_text(json.dumps(found))
     profile = Profile.model_validate({"schedulerName": "*", **fields})
 
-    async with serving(Settings(cluster=str(path), profiles=(profile,)), SHIPPED, DEFAULT_WEIGHTS) as api:
+    settings = Settings(cluster=str(path), profiles=(profile,))
+    async with serving(settings, SHIPPED, DEFAULT_WEIGHTS) as api:
         answer = await api.get("/api/v1/explain/default/urgent")
 
     assert (answer["verdict"], answer["impossible"]) == ("NoNodeFits", expected)

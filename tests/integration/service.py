@@ -150,7 +150,11 @@ def role(homeport: Homeport, *, whole: bool = False) -> str:
 
 @contextmanager
 def leader_and_follower(
-    plane: ControlPlane, folder: Path, config: Mapping[str, Any], environment: Mapping[str, str] | None = None
+    plane: ControlPlane,
+    folder: Path,
+    config: Mapping[str, Any],
+    environment: Mapping[str, str] | None = None,
+    module: str = "homeport",
 ) -> Iterator[tuple[Homeport, Homeport]]:
     """Two replicas, both ready, under a configuration with `leaderElection` in namespace default."""
     head = {"apiVersion": "homeport.dev/v1alpha1", "kind": "HomeportConfiguration"}
@@ -159,7 +163,7 @@ def leader_and_follower(
     folders = [folder / name for name in ("one", "other")]
     for each in folders:
         each.mkdir()
-    both = [Homeport(plane.kubeconfig, each, [f"--config={file}"], environment=environment) for each in folders]
+    both = [Homeport(plane.kubeconfig, each, [f"--config={file}"], module, environment) for each in folders]
     try:
         for homeport in both:
             homeport.begin()

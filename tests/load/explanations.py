@@ -126,7 +126,7 @@ async def listed(pending: PendingPods) -> dict[str, Any]:
 
 
 async def measure(nodes: int, pods: int) -> dict[str, Any]:
-    explainer = Explainer((made := service(nodes, pods)).verb_context, made._explain)
+    explainer = Explainer((made := service(nodes, pods)).verb_context, made._explain, made._stays)
     waiting = list(shapes().values())[2:4]
     for number in range(MOST_LISTED):
         labels = label_set({**_LABELS, "number": str(number)})

@@ -39,13 +39,12 @@ NEVER_PREEMPTS: Final = "not eligible due to preemptionPolicy=Never."
 STILL_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS_FOUND: Final = "No preemption victims found for incoming pod"
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-MUST_STAY: Final = "every pod of lower priority must stay"
+MUST_STAY: Final = "pods of lower priority must stay: {}"
 
 _SPREAD: Final = "PodTopologySpread"
 
 _NO_VICTIMS: Final = Victims(())
 _NOBODY: Final = unresolvable(NO_VICTIMS_FOUND)
-_ALL_STAY: Final = unresolvable(MUST_STAY)
 _UNASKED: Final = unresolvable()
 """Status assumed for a nominated node that no filter rejected. It makes the pod eligible to preempt others."""
 
@@ -100,9 +99,11 @@ class OwnRules(Struct, frozen=True):
 
     stays: Stays
 
-    def potential(self, pod: Pod, lower_pods: Sequence[Pod]) -> list[Pod]:
-        """Return those of the pods of lower priority that can be victims."""
-        return [it for it in lower_pods if it.namespace == pod.namespace and not it.terminating and not self.stays(it)]
+    def why_not(self, pod: Pod, victim: Pod) -> str:
+        """Return why a pod of lower priority cannot be a victim; empty if it can."""
+        if victim.namespace != pod.namespace:
+            return "another namespace"
+        return "they are terminating" if victim.terminating else self.stays(victim)
 
 
 @final
@@ -228,8 +229,11 @@ class DefaultPreemption(PostFilterPlugin):
         potential = lower(pod, node)
         if not potential:
             return _NO_VICTIMS, _NOBODY
-        if rules is not None and not (potential := rules.potential(pod, potential)):
-            return _NO_VICTIMS, _ALL_STAY
+        if rules is not None:
+            stay = {it.uid: why for it in potential if (why := rules.why_not(pod, it))}
+            potential = [it for it in potential if it.uid not in stay]
+            if not potential:
+                return _NO_VICTIMS, unresolvable(MUST_STAY.format(next(iter(stay.values()))))
         dry_run = self._handle.profile.dry_run(state, pod, node)
         for victim in potential:
             dry_run.remove_pod(victim)

@@ -12,7 +12,8 @@ from tests.builders import JsonObject, constraint
 from tests.harness import World
 from tests.unit.app.analysis.test_judging import COMPLETE, WEB, judged, node, pod
 
-NEVER = "would let the pod in, but kube-scheduler does not preempt for topology spread that Homeport decides"
+NEVER = "would let the pod in; preemption is Never"
+NONE = "no eviction would let the pod in: 0/2 nodes are available: 1 Preemption is not helpful for scheduling, 1"
 SPREAD = [constraint(app="web")]
 
 
@@ -31,13 +32,13 @@ def budget(allowed: int) -> JsonObject:
     }
 
 
-def sentences(*objects: JsonObject, priority: int = 10) -> list[str]:
+def sentences(*objects: JsonObject, priority: int = 10, stays: str = "") -> list[str]:
     """What is said of a pod with a hard constraint over zones."""
     world = World(*objects, profile=COMPLETE)
     asked = world.pod(pod("new", labels=WEB, spread=SPREAD, priority=priority))
     told: list[str] = []
     judge = Judge(world.framework, world.cluster)
-    for _ in add_preemption(world.framework, judge, asked, judged(world, asked), told):
+    for _ in add_preemption(world.framework, judge, asked, judged(world, asked), lambda _: stays, told):
         pass
     return told
 
@@ -49,10 +50,9 @@ def test_the_victims_and_their_node() -> None:
     assert sentences(*ZONES, web("low", "a1")) == [f"evicting default/low on a1 {NEVER}"]
 
 
-def test_a_budget_that_the_eviction_violates_is_named() -> None:
-    assert sentences(*ZONES, web("low", "a1"), budget(0)) == [
-        f"evicting default/low on a1, against a PodDisruptionBudget, {NEVER}"
-    ]
+def test_a_budget_that_forbids_the_eviction_is_named() -> None:
+    (told,) = sentences(*ZONES, web("low", "a1"), budget(0))
+    assert told == f"{NONE} budget default/web allows no further eviction."
     assert sentences(*ZONES, web("low", "a1"), budget(1)) == [f"evicting default/low on a1 {NEVER}"]
 
 
@@ -63,6 +63,11 @@ def test_many_victims_are_named_in_part_the_most_important_first() -> None:
     assert told == (
         f"evicting default/low-6, default/low-5, default/low-4, default/low-3, default/low-2 and 2 more on a1 {NEVER}"
     )
+
+
+def test_the_reason_why_pods_must_stay_is_named() -> None:
+    (told,) = sentences(*ZONES, web("low", "a1"), stays="it has a hard home")
+    assert told == f"{NONE} pods of lower priority must stay: it has a hard home."
 
 
 @pytest.mark.parametrize(
