@@ -110,9 +110,10 @@ def watch_request(
     bookmarks: bool = True,
     namespace: str = "",
 ) -> Request:
-    """Return a watch request for all events after ``resource_version``, in all namespaces if ``namespace`` is empty.
+    """Return a request for a watch of all events after ``resource_version``.
 
-    The API server ends the watch without an error after ``timeout_seconds``; 0 means the API server's default.
+    An empty ``namespace`` means all namespaces. The API server ends the watch without an error after
+    ``timeout_seconds``; 0 means the API server's default.
     """
     query = {
         "watch": "true",
@@ -129,7 +130,7 @@ def get_request(resource: Resource, namespace: str, name: str, *, metadata_only:
 
 
 def read_request(path: str, query: Mapping[str, str]) -> Request:
-    """Return a GET of an encoded path."""
+    """Return a GET request for a path that is already percent-encoded. Empty values of ``query`` are omitted."""
     return Request("GET", path, _without_empty(query))
 
 

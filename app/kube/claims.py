@@ -105,7 +105,10 @@ def _parse_claims(data: bytes) -> tuple[_PodClaimObject, ...]:
 
 
 def _parse_extended(data: bytes) -> tuple[tuple[str, int, int], ...]:
-    """Return (name, amount, index) of each resource that might be a device. See ``ContainerRequests``."""
+    """Return (name, amount, index) of each resource that might be a device and whose amount is not 0.
+
+    See ``ContainerRequests``.
+    """
     requests = _LIST.decode(data) or {}
     try:
         amounts = [

@@ -23,10 +23,14 @@ import httptools
 from msgspec import Struct
 
 CONNECT_SECONDS: Final = 3.0
+"""Default timeout of the wait for a free slot of the pool, and of each connection attempt."""
+
 MOST_OPEN: Final = 128
 """Maximum number of connections in use. Further requests wait. kube-scheduler does not limit its concurrent binds."""
 
 _IDLE_SECONDS: Final = 30.0
+"""Maximum seconds without a request after which a connection is used again; an older one is closed."""
+
 _FINAL: Final = 200
 """Lowest status of a final answer. After a 1xx answer, the final answer follows."""
 
@@ -192,7 +196,8 @@ class Connections:
     async def acquire(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[WriteConnection]:
         """Yield an open connection for one request; on exit, return it to the pool.
 
-        Raises ``NotConnected`` if the wait for a free slot, or the connection attempt, takes longer than ``seconds``.
+        Raises ``NotConnected`` if the connection attempt fails, or if it or the wait for a free slot takes longer than
+        ``seconds``.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -231,12 +236,12 @@ class Connections:
             connection.close()
 
     def retire(self) -> None:
-        """Stop reusing connections: close idle ones now, and busy ones after their request."""
+        """Stop reusing connections: close idle connections now, and busy connections after their request."""
         self._retired = True
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close idle connections, because after a network failure, a request on such a connection would time out."""
+        """Close idle connections. After a network failure, a request on such a connection would time out."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()

@@ -30,9 +30,9 @@ def _decode_plain_node(raw: bytes | Raw) -> Node:
 class CoreV1(Struct, frozen=True, eq=False):
     """Decoders for the pods and nodes of one snapshot, with the optional parts in ``extras``.
 
-    ``pod_object`` is the type of a pod's JSON, for callers that decode a pod inside another document; ``slim_pod``
-    converts it. ``node_annotations`` are the keys of the node annotations that are decoded; empty if all or none are
-    decoded. All decoders raise ``msgspec.DecodeError``; ``OversizedNode`` is a subclass of it.
+    ``pod_object`` is the wire form of a pod, for callers that decode a pod inside another document. ``slim_pod``
+    converts the wire form to a ``Pod``. ``node_annotations`` are the keys of the node annotations that are decoded;
+    empty if all or none are decoded. All decoders raise ``msgspec.DecodeError``; ``OversizedNode`` is a subclass of it.
     """
 
     extras: frozenset[Extra]

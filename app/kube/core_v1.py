@@ -101,6 +101,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def images(self) -> PodImages:
+        """Images of the pod's containers."""
         return _declared(self.parts.images, Extra.IMAGES)
 
     @property
@@ -201,7 +202,10 @@ class Pod(Struct, frozen=True, gc=False):
 
     @property
     def deletion_cost(self) -> DeletionCost:
-        """Cost by which a ReplicaSet chooses pods to remove. Raises ``NotDecoded`` if no plugin declares it."""
+        """Deletion cost: a ReplicaSet removes the pods with the lowest cost first.
+
+        Raises ``NotDecoded`` if no plugin declares this part.
+        """
         return _declared(None if self.lifecycle is None else self.lifecycle.cost, Extra.DELETION_COST)
 
     def with_deletion_cost(self, cost: DeletionCost) -> Pod:
@@ -261,7 +265,7 @@ def is_same(node: Node, other: Node) -> bool:
 
 
 def is_same_spec(spec: PodSpec, other: PodSpec) -> bool:
-    """Return whether two specs are equal by value, even if they are not interned."""
+    """Return whether two specs have equal fields, although ``PodSpec`` compares by identity."""
     return spec is other or _values(spec) == _values(other)
 
 

@@ -37,13 +37,17 @@ RENEW_AT: Final = 0.9
 """Credentials are renewed after this fraction of the time from their reading to their expiry."""
 
 _PLUGIN_SECONDS: Final = 60.0
+"""Timeout of one read of the credentials. An exec plugin can wait for a user or a slow server."""
+
 _TRY_AGAIN_SECONDS: Final = 5.0
+"""Minimum seconds from a failed renewal to the next, and from a read to the next one because of a 401."""
+
 _SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin that returns expired credentials must not run for each request
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Server, credentials and proxy for one request. ``tls`` is the same object until certificates change.
+    """Server, credentials and proxy for requests. ``tls`` is the same object until certificates change.
 
     ``impersonated``: user whose permissions the requests have instead of the credentials' own; empty for none.
     """
@@ -158,7 +162,8 @@ class Credentials:
     async def renewed(self, rejected: Access) -> Access:
         """Return the access for the retry of a request that was rejected with status 401. Raises ``CredentialsError``.
 
-        The credentials are read again, but only once if many requests are rejected at the same time.
+        The credentials are read again, but only once if many requests are rejected at the same time. They are not read
+        within 5 s of the previous read.
         """
         async with self._lock:
             too_soon = self._now() - self._read_at < _TRY_AGAIN_SECONDS
