@@ -75,6 +75,7 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """Fields of ``spec`` that scheduling reads, except the node name. The pods of one workload share one object.
 
+    ``gated``: true if the pod has scheduling gates. ``affinity``: node selector and required node affinity.
     ``oversized``: names of the pod's fields, labels included, that exceed their size limit and are empty here.
     ``parts``: the optional parts. Properties such as ``resources`` return a part, or raise ``NotDecoded`` if no plugin
     declares it.
@@ -136,7 +137,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def pending_volumes(self) -> tuple[PodVolume, ...]:
-        """Volumes of the pod that have a claim. Empty once the pod has a node."""
+        """Volumes of the pod that have a claim, including generic ephemeral volumes. Empty once the pod has a node."""
         return _declared(self.parts.pending_volumes, Extra.PENDING_VOLUMES)
 
 
@@ -159,6 +160,7 @@ NOT_WAITING: Final = Waiting()
 class Pod(Struct, frozen=True, gc=False):
     """A pod of the snapshot or of a request. Unset strings are empty.
 
+    ``terminating``: true if the pod has a deletionTimestamp. ``finished``: true in the phases Succeeded and Failed.
     ``created`` is a UTC time of fixed length, so its text sorts by time. ``lifecycle`` has optional parts; ``None`` if
     no plugin declares any. The properties ``disruption`` and ``deletion_cost`` return these parts, or raise
     ``NotDecoded``.

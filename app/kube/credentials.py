@@ -37,7 +37,7 @@ RENEW_AT: Final = 0.9
 """Credentials are renewed after this fraction of the time from their reading to their expiry."""
 
 _PLUGIN_SECONDS: Final = 60.0
-"""Timeout of one read of the credentials. An exec plugin can wait for a user or a slow server."""
+"""Timeout of one read of the credentials, which can run an exec plugin."""
 
 _TRY_AGAIN_SECONDS: Final = 5.0
 """Minimum seconds from a failed renewal to the next, and from a read to the next one because of a 401."""
@@ -132,7 +132,8 @@ class Credentials:
     def certificate_ends(self) -> float | None:
         """Expiry of the client certificate as a Unix time.
 
-        It is ``None`` if there is no certificate, if an exec plugin renews it, or before the first read.
+        It is ``None`` before the first read, if there is no certificate, if an exec plugin renews the certificate, or
+        if the certificate cannot be parsed.
         """
         return self._certificate_ends
 
@@ -213,7 +214,7 @@ class Credentials:
 
 
 def _certificate_ends(loaded: LoadedCredentials) -> float | None:
-    """Return the expiry of the client certificate (Unix time); ``None`` if there is none or an exec plugin renews it.
+    """Return the expiry of the client certificate as a Unix time; for ``None``, see ``Credentials.certificate_ends``.
 
     The client's certificate is the first certificate in the file; the others belong to its issuers.
     """

@@ -18,7 +18,7 @@ from app.kube.meta_v1 import Oversized, shared
 from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 POD_AFFINITY: Final = "spec.affinity.podAffinity"
-"""Name of the field in messages about oversized terms, used for terms of ``podAntiAffinity``, too."""
+"""Name of the field in messages about oversized terms. It also stands for the terms of ``podAntiAffinity``."""
 
 MOST_TERMS: Final = 32
 """Maximum number of affinity and anti-affinity terms of one pod, required and preferred together.

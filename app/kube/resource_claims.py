@@ -219,6 +219,7 @@ def amount(raw: Raw) -> Amount:
 
 
 def maybe_amount(raw: Raw) -> Amount | None:
+    """Like ``amount``, but return ``None`` if the quantity is absent or null."""
     return None if bytes(raw) in (b"", b"null") else amount(raw)
 
 
@@ -263,7 +264,7 @@ def _claim_spec(spec: _ResourceClaimSpecObject | None) -> ClaimSpec:
 def _extended_for(meta: MetadataObject) -> tuple[tuple[str, str], ...]:
     """Return the pods (name, UID) for which a scheduler created this claim because they request extended resources.
 
-    Usually there are none.
+    The result is empty for all other claims.
     """
     data = bytes(meta.annotations)
     if _EXTENDED_BYTES not in data or (parse_map(data) or {}).get(EXTENDED_RESOURCE_CLAIM) != "true":

@@ -186,6 +186,7 @@ def _parse_topologies(data: bytes) -> tuple[bool, tuple[Selector, ...]]:
 
 
 def _terms(terms: Iterable[_TopologyObject]) -> Iterator[Selector]:
+    """Yield the selectors of the terms that can match a node."""
     for term in terms:
         expressions = term.match_label_expressions
         if not expressions:

@@ -1,8 +1,8 @@
 """Transport of requests to the API server with current credentials. Failures become ``app.kube.api_errors``.
 
-Reads use httpx. Writes use ``app.kube.connections``, so that a write can be cancelled until it is sent. Watches carry
-most of the data, so they use ``app.kube.streams``, which takes less CPU time. If a proxy is configured, all requests
-use httpx.
+Reads use httpx. Writes use ``app.kube.connections``, so that a ``PreSendCheck`` can stop a write until it is sent.
+Watches carry most of the data, so they use ``app.kube.streams``, which takes less CPU time. If a proxy is configured,
+all requests use httpx.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Transport:
             stream.close()
 
     async def write(self, request: Request, seconds: float, before: PreSendCheck = allow_write) -> bytes:
-        """Send a write and return the body of the response. If the caller has a trace, add a span to the trace."""
+        """Send a write and return the body of the response. If the caller is traced, add a span to its trace."""
         tracing = self._tracing
         span = None if tracing is None else tracing.outgoing(f"{request.method} {_written_kind(request.path)}")
         if span is None:
@@ -98,6 +98,7 @@ class Transport:
         return checked_body(request, answered)
 
     async def _written(self, request: Request, access: Access, seconds: float, before: PreSendCheck) -> HttpResponse:
+        """Send a write once and return the response, whatever its status."""
         if self._network is not None or access.proxy:
             return await self._written_by_httpx(request, access, seconds, before)
         connections = self._connections_for(access)
@@ -256,6 +257,7 @@ class Transport:
         return await self._attempt(request, access, silence)
 
     async def _attempt(self, request: Request, access: Access, silence: float) -> httpx.Response:
+        """Send a request once and return the response, with an unread body. Raises ``httpx.HTTPError``."""
         http = await self._http_for(access)
         built = http.build_request(
             request.method,
@@ -317,6 +319,7 @@ def _network(access: Access) -> httpx.AsyncBaseTransport:
 
 
 def _same_peer(known: Access | None, access: Access) -> bool:
+    """Return whether both have the same proxy and certificates."""
     return known is not None and known.tls is access.tls and known.proxy == access.proxy
 
 
@@ -333,7 +336,10 @@ def _headers(request: Request, access: Access) -> dict[str, str]:
 
 
 def _written_kind(path: str) -> str:
-    """Return resource and subresource of a namespaced path without object names, for example ``pods/binding``."""
+    """Return resource and subresource of a namespaced path without object names, for example ``pods/binding``.
+
+    For any other path, return its last segment.
+    """
     rest = path.rpartition("/namespaces/")[2].split("/")[1:] if "/namespaces/" in path else path.split("/")[-1:]
     return "/".join((*rest[:1], *rest[2:]))
 
