@@ -145,8 +145,8 @@ class Aggregates:
     def _forget_first(self, name: str, old: Node | None, new: Node | None) -> None:
         """Drop the cached first node of each image for which this change of a node can make another node the first.
 
-        An added node is the last in the order, so nothing is dropped. A changed node can become the first node of an
-        image that it gained, or stop being the first node of an image that it lost.
+        An added node is the last in the order, so nothing is dropped. A changed node can become the first node of a new
+        image, or stop being the first node of a removed image.
         """
         if old is None or not self._first_with:
             return

@@ -216,6 +216,7 @@ class Cluster:
         return by_claim if self._overlay is None else self._overlay.claiming(by_claim)
 
     def has_node(self, name: str) -> bool:
+        """Return true if the node is in the snapshot."""
         return name in self._nodes
 
     def misses_node(self, name: str) -> bool:
@@ -240,6 +241,7 @@ class Cluster:
 
     @property
     def nominated_nodes(self) -> Collection[str]:
+        """Names of the nodes to which pending pods are nominated, without gated pods."""
         return self._nominated_now().keys()
 
     def _nominated_now(self) -> Mapping[str, Mapping[str, Pod]]:
@@ -430,7 +432,7 @@ class Cluster:
 
     def doubt(self, uid: str) -> bool:
         """Record that the outcome of an assumed pod's bind is unknown. Return true if the pod is now unclear."""
-        self._changes += 1  # invalidates decisions that relied on this bind
+        self._changes += 1  # so that decisions that relied on this bind are invalid
         return self.assumed.doubt(uid)
 
     def confirm(self, uid: str) -> None:

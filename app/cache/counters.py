@@ -9,8 +9,9 @@ One look-up finds all counts that a pod event changes, whatever the number of co
     Topology     Eligibility x topology key           node -> domain        updated by its eligibility
     Domains      Selection x Topology                 -> domain -> pods     updated by both
 
-Pods that are terminating or finished are not counted. Only the Topology stores domains without pods. If Domains stored
-them too, each of thousands of hostname constraints would need an entry for every node.
+The cluster cache counts neither terminating nor finished pods here. ``Terms`` has its own ``Counters``, which include
+terminating pods. Only the Topology stores domains without pods. If Domains stored them too, each of thousands of
+hostname constraints would need an entry for every node.
 
 A missing entry is built in steps. The first step runs at once and is usually the only one. If more steps are needed,
 the query raises ``Unprepared`` with the remaining steps, which run between other requests. Events that arrive between

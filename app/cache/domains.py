@@ -15,6 +15,7 @@ _MAX_LIMITS: Final = 4
 """Maximum number of limits with a stamp in one ``Domains``. Each pod event compares a count with all these limits."""
 
 DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
+"""Scope, selector, topology key, required label keys, and node inclusion policies."""
 
 
 class Domains:

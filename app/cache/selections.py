@@ -32,6 +32,7 @@ Scope = str | frozenset[str]
 """One namespace, a set of namespaces, or ``EVERYWHERE``."""
 
 SelectionKey = tuple[Scope, Selector]
+"""Scope and selector of a selection."""
 
 
 def covers(scope: Scope, namespace: str) -> bool:

@@ -128,8 +128,8 @@ _extended_of: Final = shared("spec.containers.resources", _parse_extended)
 def _whole(raw: Raw) -> int:
     """Return the amount, or 0 to ignore the request, like Go's ``AsInt64``.
 
-    An amount is ignored if it exceeds 64 bits, or if it is written with decimal places or a suffix for fractions, for
-    example ``1.0`` or ``1000m``.
+    An amount is ignored if it exceeds 64 bits. It is also ignored if it is written with decimal places or a suffix for
+    fractions, for example ``1.0`` or ``1000m``.
     """
     quantity = quantity_of(raw)
     if quantity.wide or quantity.scale < 0:

@@ -39,7 +39,7 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
-# Options that send small requests at once, and detect an unreachable peer within 50 seconds, even without a request.
+# These options send small requests at once. They detect an unreachable peer within 50 seconds, even without a request.
 SOCKET_OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -189,7 +189,7 @@ class Connections:
         lines.append(f"Content-Length: {len(body)}")
         head = "\r\n".join(lines)
         if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
-            raise ValueError("a line break in a header")
+            raise ValueError("a line break in the path or a header")
         return f"{head}\r\n\r\n".encode(_TEXT) + body
 
     @asynccontextmanager

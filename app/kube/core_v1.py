@@ -59,6 +59,7 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 
     @property
     def is_hard(self) -> bool:
+        """True if a violation rejects a node (DoNotSchedule), false if it only lowers the node's score."""
         return self.when_unsatisfiable == DO_NOT_SCHEDULE
 
     @property
@@ -262,7 +263,7 @@ class Node(Struct, frozen=True, gc=False):
 
 
 def is_same(node: Node, other: Node) -> bool:
-    """Return whether two versions of a node differ only in resourceVersion and in fields that are not decoded."""
+    """Return whether two versions of a node differ at most in resourceVersion and in fields that are not decoded."""
     return node == other or replace(node, resource_version="") == replace(other, resource_version="")
 
 

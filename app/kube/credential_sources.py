@@ -105,7 +105,7 @@ class Source(Protocol):
 def source_of(kubeconfig: str, service_account: Path, context: str = "") -> Source:
     """Return the source of credentials: ``kubeconfig`` if it is not empty, else the service account of the pod.
 
-    Without a service account, or if ``context`` is not empty, ``~/.kube/config`` takes the place of the latter.
+    The source is ``~/.kube/config`` if the process has no service account, or if ``context`` is not empty.
     """
     if kubeconfig:
         return Kubeconfig(kubeconfig, context)

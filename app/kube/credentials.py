@@ -132,8 +132,8 @@ class Credentials:
     def certificate_ends(self) -> float | None:
         """Expiry of the client certificate as a Unix time.
 
-        It is ``None`` before the first read, if there is no certificate, if an exec plugin renews the certificate, or
-        if the certificate cannot be parsed.
+        It is ``None`` before the first read, or if the certificate is absent or cannot be parsed. It is also ``None``
+        if an exec plugin renews the certificate.
         """
         return self._certificate_ends
 

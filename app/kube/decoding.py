@@ -59,6 +59,7 @@ class Decoder(Generic[T]):
         self._decode: Callable[[Document], T] = msgspec.json.Decoder(type_).decode
 
     def decode(self, raw: Document) -> T:
+        """Decode a document. If it is nested too deeply for msgspec, first cut out its deep parts."""
         try:
             return self._decode(raw)
         except RecursionError:

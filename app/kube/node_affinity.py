@@ -145,6 +145,7 @@ class NodeMatcher:
         self._terms = None if terms is None else [_Term(it) for it in dict.fromkeys(terms) if it.can_match]
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the node with this name and these labels matches."""
         if self._pairs and not self._pairs <= labels.items():
             return False
         if self._terms is None:

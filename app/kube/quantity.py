@@ -97,7 +97,8 @@ class Quantity(Struct, frozen=True, gc=False):
         """Round up. As in Go, most negative numbers with a remainder get 1 too much: -1.5 becomes 0."""
         unscaled = self.unscaled
         if places <= 0:
-            return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))  # like Go on amd64
+            # Go computes int64(math.Pow10(n)). On amd64, this is -2**63 if the power exceeds 64 bits.
+            return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))
         divisor = _power(places)
         if unscaled < _MOST and places < _EXACT_POWERS:
             low = _wrapped(unscaled)

@@ -45,6 +45,7 @@ class RetirableTransport(httpx.AsyncBaseTransport):
 
     @property
     def closed(self) -> bool:
+        """True once ``inner`` is closed or being closed."""
         return self._closed
 
     async def _request_done(self) -> None:

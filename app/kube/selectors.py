@@ -43,6 +43,7 @@ class Requirement(Struct, frozen=True, gc=False, order=True):
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the labels meet this requirement."""
         value = labels.get(self.key)
         if self.operator == IN:
             return value is not None and self._has(value)
@@ -66,6 +67,7 @@ class Selector(Struct, frozen=True, gc=False, cache_hash=True):
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the labels meet all requirements."""
         for requirement in self.requirements:  # noqa: SIM110  # 1.5 times as fast as all()
             if not requirement.matches(labels):
                 return False

@@ -272,7 +272,7 @@ class Transport:
             response = await http.send(built, stream=True)
         except AttributeError as error:
             # If the peer has closed the connection, httpcore sets socket options without a socket.
-            raise httpx.ConnectError(f"closed as soon as it was open: {error}") from error
+            raise httpx.ConnectError(f"the server closed the connection at once: {error}") from error
         if response.headers.get("content-encoding", "identity") != "identity":
             # Reject compressed data, which can expand to a thousand times its size. The request does not accept it.
             await response.aclose()
