@@ -25,7 +25,8 @@ _FIRST_NODES_DIFFER: Final = "first nodes of images differ from a recount"
 class PodIndex(Protocol):
     """Data derived from the pods on nodes. The cluster cache calls its methods when pods and nodes change.
 
-    An index reads only namespace, node and spec of a pod. So it is not called if only other fields change.
+    It is not called if namespace, node and spec of a pod stay the same. For a change of labels, ``Terms`` has the
+    method ``relabelled``.
     """
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:

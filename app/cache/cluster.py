@@ -1,8 +1,8 @@
 """Snapshot of the cluster: nodes, pods, objects of the kinds that plugins declare, and all data derived from them.
 
 The snapshot changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept``, ``doubt``, ``confirm``, ``forget``
-and ``mark_…``. These methods are synchronous, so code that does not await sees one consistent state. In whatever order
-events arrive, the snapshot equals one that is built from the resulting objects.
+and ``mark_…``. These methods are synchronous, so code that does not await sees one consistent state. The snapshot does
+not depend on the order of events: it equals one that is built from the current objects.
 """
 
 from __future__ import annotations

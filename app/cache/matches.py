@@ -23,7 +23,7 @@ TermGroupKey = tuple[str, PodAffinity]
 """Namespace of the pods, and their affinity terms. A term without namespaces stays without, see ``within``."""
 
 MatchKey = tuple[Newcomer, int | None]
-"""Incoming pod, and the weight of a required affinity term.
+"""Incoming pod, and the weight of an existing pod's required affinity term (``hardPodAffinityWeight``).
 
 The weight is ``None`` if the match counts pods with a required anti-affinity term.
 """

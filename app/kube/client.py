@@ -176,7 +176,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Return the answer to a GET of any path, for example a list with a selector, or a Service behind the proxy."""
+        """Return the answer to a GET of any path, for example a list with a selector, or the proxy of a Service."""
         return await self._transport.send(read_request(path, query), timeout)
 
     async def patch(

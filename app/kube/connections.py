@@ -29,7 +29,7 @@ MOST_OPEN: Final = 128
 """Maximum number of connections in use. Further requests wait. kube-scheduler does not limit its concurrent binds."""
 
 _IDLE_SECONDS: Final = 30.0
-"""Maximum seconds without a request after which a connection is used again; an older one is closed."""
+"""Maximum idle seconds of a connection that is used again. A connection that was idle for longer is closed instead."""
 
 _FINAL: Final = 200
 """Lowest status of a final answer. After a 1xx answer, the final answer follows."""

@@ -59,7 +59,7 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 
     @property
     def is_hard(self) -> bool:
-        """True if a violation rejects a node (DoNotSchedule), false if it only lowers the node's score."""
+        """True if nodes that violate the constraint are rejected (DoNotSchedule)."""
         return self.when_unsatisfiable == DO_NOT_SCHEDULE
 
     @property
@@ -103,7 +103,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def images(self) -> PodImages:
-        """Images of the pod's containers."""
+        """Images of the pod's containers and image volumes."""
         return _declared(self.parts.images, Extra.IMAGES)
 
     @property
@@ -200,7 +200,7 @@ class Pod(Struct, frozen=True, gc=False):
 
     @property
     def disruption(self) -> Disruption:
-        """Fields of the pod that preemption reads. Raises ``NotDecoded`` if no plugin declares them."""
+        """Fields of the pod that preemption and evictions read. Raises ``NotDecoded`` if no plugin declares them."""
         return _declared(self.lifecycle if isinstance(self.lifecycle, Disruption) else None, Extra.DISRUPTION)
 
     @property

@@ -60,7 +60,10 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
         return bool(labels) and self.selector is not None and self.selector.matches(labels)
 
     def guards(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the Eviction API checks this budget to evict a pod of its namespace with these labels."""
+        """Return whether the Eviction API checks this budget before it evicts a pod with these labels.
+
+        The pod is in the namespace of the budget.
+        """
         return self.guards_all or (self.selector is not None and self.selector.matches(labels))
 
 

@@ -87,7 +87,8 @@ EVERYTHING: Final = Selector()
 NOTHING: Final = Selector((Requirement("", IN, ()),))
 """Selector that matches no pod.
 
-It replaces the null or empty selector of a topology spread constraint: like kube-scheduler, count 0 pods per domain.
+It replaces the null or empty selector of a topology spread constraint, so that each domain has 0 pods, as in
+kube-scheduler.
 """
 
 

@@ -159,7 +159,7 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, request: Request, silence: float, opening: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Yield the lines of a streamed response as they arrive.
+        """Open a streamed response for the time of an ``async with`` block; yield an iterator over its lines.
 
         ``silence`` is the maximum number of seconds without data. ``opening`` is the timeout of the response headers.
         """
