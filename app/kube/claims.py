@@ -112,8 +112,8 @@ def _parse_extended(data: bytes) -> tuple[tuple[str, int, int], ...]:
     requests = _LIST.decode(data) or {}
     try:
         amounts = [
-            (name, _whole(requests[name]), place)
-            for place, name in enumerate(sorted(requests))
+            (name, _whole(requests[name]), index)
+            for index, name in enumerate(sorted(requests))
             if is_device_resource(name)
         ]
     except OverlongQuantity:
@@ -161,13 +161,13 @@ def claims_of(spec: ClaimsOfSpec, status: ClaimsOfStatus) -> PodClaims:
 
 def _slim(entry: _PodClaimObject, statuses: Mapping[str, str | None]) -> PodClaim:
     name = entry.name or ""
-    made = entry.resource_claim_name is None and name in statuses
+    is_generated = entry.resource_claim_name is None and name in statuses
     return PodClaim(
         sys.intern(name),
         entry.resource_claim_name,
         entry.resource_claim_template_name,
-        made,
-        statuses[name] if made else None,
+        is_generated,
+        statuses[name] if is_generated else None,
     )
 
 

@@ -54,17 +54,17 @@ def core_v1(extras: Collection[Extra], node_annotations: Collection[str] | None 
     """Return decoders of these optional parts and node annotations. ``None`` means all node annotations."""
     if not extras and node_annotations is not None and not node_annotations:
         return PLAIN
-    wanted, kept = frozenset(extras), frozenset(node_annotations or ())
-    decode_node = _node_decoder(wanted, None if node_annotations is None else kept)
+    wanted, keys = frozenset(extras), frozenset(node_annotations or ())
+    decode_node = _node_decoder(wanted, None if node_annotations is None else keys)
     if wanted <= NODE_ONLY:
-        return CoreV1(wanted, PodObject, slim_pod, _decode_plain_pod, decode_node, kept)
+        return CoreV1(wanted, PodObject, slim_pod, _decode_plain_pod, decode_node, keys)
     pod_object, slim_whole = whole_pods(wanted)
     pods = Decoder[PodObject](pod_object)
 
     def decode_whole(raw: bytes | Raw) -> Pod:
         return slim_whole(pods.decode(raw))
 
-    return CoreV1(wanted, pod_object, slim_whole, decode_whole, decode_node, kept)
+    return CoreV1(wanted, pod_object, slim_whole, decode_whole, decode_node, keys)
 
 
 def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str] | None) -> Callable[[bytes | Raw], Node]:

@@ -213,10 +213,10 @@ def migrated_affinity(
 def _labels_used(affinity: RequiredNodeAffinity | None, labels: Mapping[str, str]) -> tuple[str, str]:
     """Return the label keys for zone and region: the beta or stable keys, as in the affinity or else in the labels."""
     keys = frozenset[str]() if affinity is None else affinity.label_keys()
-    for known in (keys, labels.keys()):
-        if ZONE in known:
+    for present in (keys, labels.keys()):
+        if ZONE in present:
             return ZONE, REGION
-        if BETA_ZONE in known:
+        if BETA_ZONE in present:
             return BETA_ZONE, BETA_REGION
     return ZONE, REGION
 

@@ -89,13 +89,13 @@ class Transport:
         """Send a write, with a timeout of ``seconds`` after sending. On status 401, retry once with new credentials."""
         try:
             access = await self._credentials.access()
-            answered = await self._written(request, access, seconds, before)
-            if answered.status == _UNAUTHORIZED:
+            response = await self._written(request, access, seconds, before)
+            if response.status == _UNAUTHORIZED:
                 access = await self._credentials.renewed(access)
-                answered = await self._written(request, access, seconds, before)
+                response = await self._written(request, access, seconds, before)
         except CredentialsError as error:
             raise ApiUnavailable(str(error)) from error
-        return checked_body(request, answered)
+        return checked_body(request, response)
 
     async def _written(self, request: Request, access: Access, seconds: float, before: PreSendCheck) -> HttpResponse:
         """Send a write once and return the response, whatever its status."""
@@ -154,8 +154,8 @@ class Transport:
         body of more than ``most`` bytes raises ``AnswerTooLong``.
         """
         async with self._converted_errors(request, f"no answer within {seconds:g} s"), asyncio.timeout(seconds):
-            answered = await whole_answer(await self._authorized(request, min(seconds, silence)), most)
-        return checked_body(request, answered)
+            response = await whole_answer(await self._authorized(request, min(seconds, silence)), most)
+        return checked_body(request, response)
 
     @asynccontextmanager
     async def stream(self, request: Request, silence: float, opening: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -163,9 +163,9 @@ class Transport:
 
         ``silence`` is the maximum number of seconds without data. ``opening`` is the timeout of the response headers.
         """
-        async with AsyncExitStack() as held:
-            lines = await self._opened(request, silence, opening, held)
-            await held.enter_async_context(aclosing(lines))
+        async with AsyncExitStack() as stack:
+            lines = await self._opened(request, silence, opening, stack)
+            await stack.enter_async_context(aclosing(lines))
             try:
                 yield lines
             except ApiSilent:
@@ -173,25 +173,25 @@ class Transport:
                 raise
 
     async def _opened(
-        self, request: Request, silence: float, opening: float, held: AsyncExitStack
+        self, request: Request, silence: float, opening: float, stack: AsyncExitStack
     ) -> AsyncGenerator[bytes, None]:
-        """Open a stream; ``held`` closes it. The API server sends headers at once, even if there are no events."""
+        """Open a stream; ``stack`` closes it. The API server sends headers at once, even if there are no events."""
         async with self._converted_errors(request, f"not opened within {opening:g} s"), asyncio.timeout(opening):
             try:
                 access = await self._credentials.access()
                 if self._network is not None or access.proxy:
-                    return await self._opened_by_httpx(request, silence, held)
-                stream, answered = await self._streamed(request, access, silence, held)
-                if answered.status == _UNAUTHORIZED:
+                    return await self._opened_by_httpx(request, silence, stack)
+                stream, response = await self._streamed(request, access, silence, stack)
+                if response.status == _UNAUTHORIZED:
                     access = await self._credentials.renewed(access)
-                    stream, answered = await self._streamed(request, access, silence, held)
+                    stream, response = await self._streamed(request, access, silence, stack)
             except CredentialsError as error:
                 raise ApiUnavailable(str(error)) from error
-            checked_body(request, answered)
+            checked_body(request, response)
             return lines_of_stream(request, stream)
 
     async def _streamed(
-        self, request: Request, access: Access, silence: float, held: AsyncExitStack
+        self, request: Request, access: Access, silence: float, stack: AsyncExitStack
     ) -> tuple[Stream, HttpResponse]:
         try:
             connections = self._connections_for(access)
@@ -201,8 +201,8 @@ class Transport:
         try:
             stream = await connections.connect(lambda: Stream(raw, silence), _CONNECT_SECONDS)
             self._streams.add(stream)
-            held.callback(self._streams.discard, stream)
-            held.callback(stream.close)
+            stack.callback(self._streams.discard, stream)
+            stack.callback(stream.close)
             return stream, await stream.answer()
         except (NotConnected, BrokenConnection) as error:
             raise ApiUnavailable(f"{request}: {error}") from error
@@ -211,10 +211,10 @@ class Transport:
             raise ApiSilent(f"{request}: {error}") from error
 
     async def _opened_by_httpx(
-        self, request: Request, silence: float, held: AsyncExitStack
+        self, request: Request, silence: float, stack: AsyncExitStack
     ) -> AsyncGenerator[bytes, None]:
         response = await self._authorized(request, silence)
-        held.push_async_callback(response.aclose)
+        stack.push_async_callback(response.aclose)
         if not response.is_success:
             checked_body(request, await whole_answer(response))
         return lines_of(request, response)
