@@ -72,7 +72,10 @@ class Bounded(Generic[K, V]):
         return entry
 
     def put(self, key: K, entry: V) -> V:
-        """Cache a new or changed entry, estimate its size, and evict entries if needed. Return the entry."""
+        """Cache a new or changed entry, estimate its size, and evict entries if needed. Return the entry.
+
+        An entry that is already cached keeps its place in the order of use, so it can itself be evicted.
+        """
         self._entries[key] = entry
         self._weigh(key, entry)
         self._shrink()
