@@ -102,7 +102,7 @@ class MetadataObject(Struct, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class PartialObjectObject(Struct):
+class PartialMetadataObject(Struct):
     """PartialObjectMetadata, or a complete object from which only the metadata is decoded."""
 
     metadata: MetadataObject
@@ -259,7 +259,7 @@ def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
     return {key: annotations[key] for key in homeport_first[:_MOST_POD_ANNOTATIONS]}
 
 
-def partial_object(wire: PartialObjectObject) -> PartialObject:
+def partial_object(wire: PartialMetadataObject) -> PartialObject:
     """Convert the metadata of a decoded object. Raises ``msgspec.ValidationError`` if it has no name."""
     meta = wire.metadata
     return PartialObject(
@@ -288,7 +288,7 @@ def required(value: str | None, field: str) -> str:
     return value
 
 
-_PARTIAL_DECODER: Final = Decoder[PartialObjectObject](PartialObjectObject)
+_PARTIAL_DECODER: Final = Decoder[PartialMetadataObject](PartialMetadataObject)
 
 
 def decode_partial(raw: bytes | Raw) -> PartialObject:

@@ -121,7 +121,7 @@ def _check(requirement_: Requirement) -> None:
 
 
 def is_label_key(key: str) -> bool:
-    """Return whether ``key`` is an optional DNS subdomain with a slash, then a name of up to 63 characters.
+    """Return whether ``key`` is an optional DNS subdomain with a slash, then a name of 1 to 63 characters.
 
     The rules for the characters of this name are those of ``is_label_value``.
     """
