@@ -17,15 +17,16 @@ from app.kube.extras import Extra, NotDecoded
 AGGREGATED: Final = frozenset((Extra.RESOURCES, Extra.PORTS, Extra.IMAGES, Extra.VOLUMES))
 """Parts of pods and nodes that are aggregated here. If no plugin declares any of them, nothing is aggregated."""
 
-_TOTALS_DIFFER: Final = "what pods take of their nodes differs from a recount"
-_IMAGES_DIFFER: Final = "nodes by image differ from a recount"
-_SIZES_DIFFER: Final = "the nodes by which images have their size differ from a recount"
+_TOTALS_DIFFER: Final = "totals of pods by node differ from a recount"
+_IMAGES_DIFFER: Final = "numbers of nodes by image differ from a recount"
+_FIRST_NODES_DIFFER: Final = "first nodes of images differ from a recount"
 
 
 class PodIndex(Protocol):
     """Data derived from the pods on nodes. The cluster cache calls its methods when pods and nodes change.
 
-    An index reads only namespace, node and spec of a pod. So it is not called if only other fields change.
+    It is not called if namespace, node and spec of a pod stay the same. For a change of labels, ``Terms`` has the
+    method ``relabelled``.
     """
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
@@ -33,9 +34,9 @@ class PodIndex(Protocol):
         ...
 
     def node(self, name: str, old: Node | None, new: Node | None) -> None:
-        """Apply a change of a node. ``old`` is None if it was added, ``new`` is None if it was deleted.
+        """Apply a change of a node. ``old`` is ``None`` if it was added, ``new`` is ``None`` if it was deleted.
 
-        An added node can have pods already.
+        Pods can be on a node before it is added.
         """
         ...
 
@@ -76,14 +77,14 @@ class _ImageRecount:
 
 
 class Aggregates:
-    """Updates the totals of the node infos, and counts the nodes that have each image. Implements ``CheckedIndex``.
+    """Index that updates the totals of node infos and counts the nodes with each image. Implements ``CheckedIndex``.
 
     If nodes report different sizes of an image, the size on its first node is used: the earliest of ``nodes`` that has
     the image. The first node of each requested image is cached.
     """
 
     def __init__(self, nodes: Mapping[str, NodeInfo], extras: Collection[Extra]) -> None:
-        """``extras``: parts of pods and nodes that are decoded; only these can be aggregated."""
+        """``nodes``: node infos of the cluster cache. ``extras``: decoded parts; only these can be aggregated."""
         self._nodes = nodes
         self._extras = extras
         self._by_image: dict[str, int] = {}
@@ -102,12 +103,12 @@ class Aggregates:
         The size is that on the first node of the image. Raises ``NotDecoded`` without ``Part.IMAGES``.
         """
         counts = {name: count for name in names if (count := self.nodes_with_image(name))}
-        self._look_for(counts.keys() - self._first_with.keys())
+        self._find_first_nodes(counts.keys() - self._first_with.keys())
         return {
             name: ImageState(self._nodes[self._first_with[name]].images[name], count) for name, count in counts.items()
         }
 
-    def _look_for(self, images: Set[str]) -> None:
+    def _find_first_nodes(self, images: Set[str]) -> None:
         """Cache the first node of each of ``images``. Every image must be on a node."""
         if not images:
             return
@@ -145,8 +146,8 @@ class Aggregates:
     def _forget_first(self, name: str, old: Node | None, new: Node | None) -> None:
         """Drop the cached first node of each image for which this change of a node can make another node the first.
 
-        An added node is the last in the order, so nothing is dropped. A changed node can become the first node of an
-        image that it gained, or stop being the first node of an image that it lost.
+        An added node is the last in the order, so nothing is dropped. A changed node can become the first node of a new
+        image, or stop being the first node of a removed image.
         """
         if old is None or not self._first_with:
             return
@@ -168,6 +169,6 @@ class Aggregates:
             yield "" if self._by_image == recount.nodes else _IMAGES_DIFFER
             for image in tuple(self._first_with):
                 first = next((name for name, info in self._nodes.items() if image in info.images), "")
-                yield "" if self._first_with.get(image, first) == first else _SIZES_DIFFER
+                yield "" if self._first_with.get(image, first) == first else _FIRST_NODES_DIFFER
         finally:
             self._recounts.remove(recount)

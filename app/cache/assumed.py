@@ -12,6 +12,7 @@
 
     in any state: the watch shows the pod bound, or deleted --> (none)
 
+A pod is *fenced* if a write has changed its resourceVersion, so that the API server rejects a late Binding.
 The cluster cache places an assumed pod on its intended node and counts it there, so that filter and prioritize consider
 it. kube-scheduler does the same with its own assumed pods. The binds of pods *in flight*, *unclear* and *reserved* can
 still fail. So a bind of another pod must be valid both with and without each of these pods.
@@ -56,6 +57,7 @@ class AssumedPods:
         return len(self._in_flight) + len(self._reserved) + len(self._accepted) + len(self._unclear)
 
     def get(self, uid: str) -> Pod | None:
+        """Return the assumed pod in any state; ``None`` if the pod is not assumed."""
         tables = (self._in_flight, self._reserved, self._accepted, self._unclear)
         return next((table[uid] for table in tables if uid in table), None)
 
@@ -114,11 +116,11 @@ class AssumedPods:
             listener()
 
     def in_flight(self) -> Sequence[Pod]:
-        """Return the pods in flight and the unclear pods. Their binds can still fail; the outcome is known soon."""
+        """Return the pods in flight and the unclear pods. Their binds can still fail; the outcome is soon known."""
         return (*self._in_flight.values(), *self._unclear.values())
 
     def unconfirmed(self) -> Sequence[Pod]:
-        """Return the accepted and the unclear pods: their transactions have ended, but the watch shows no bind yet."""
+        """Return the accepted and the unclear pods: their bind transactions have ended; the watch shows no bind yet."""
         return (*self._accepted.values(), *self._unclear.values())
 
     def is_unclear(self, uid: str) -> bool:

@@ -9,12 +9,16 @@ from typing import Final, Generic, Protocol, TypeVar
 from app.cache.pins import PINS
 
 ENTRY_BYTES: Final = 1000
-NODE_BYTES: Final = 50
-COUNT_BYTES: Final = 150
-"""Estimated bytes of each of these: an empty entry, a node name in a table, a count of one node or domain."""
+"""Estimated bytes of an empty entry."""
 
-_AT_LEAST: Final = 8
-"""Minimum number of entries whose size one call of ``weigh`` estimates again; all entries if there are fewer."""
+NODE_BYTES: Final = 50
+"""Estimated bytes of a node name in a table."""
+
+COUNT_BYTES: Final = 150
+"""Estimated bytes of the count of one node or domain."""
+
+_MIN_WEIGHED: Final = 8
+"""Number of entries whose size one call of ``weigh`` estimates again, in addition to the requested part."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -33,9 +37,9 @@ V = TypeVar("V", bound=Weighed)
 class Bounded(Generic[K, V]):
     """LRU cache of entries with together at most ``limit()`` estimated bytes.
 
-    If the total exceeds the limit, the least recently used entries are evicted. The newest entry, and entries with keys
-    in ``PINS``, are never evicted, so the total can stay above the limit. ``make``: builds the missing entry of a key.
-    ``on_evict``: called with each evicted entry.
+    If the total exceeds the limit, the least recently used entries are evicted. The most recently used entry, and
+    entries with keys in ``PINS``, are never evicted, so the total can stay above the limit. ``make``: builds the entry
+    of a key that is not cached. ``on_evict``: called with each evicted entry.
     """
 
     def __init__(self, limit: Callable[[], int], make: Callable[[K], V], on_evict: Callable[[V], None]) -> None:
@@ -56,6 +60,7 @@ class Bounded(Generic[K, V]):
         return iter(self._entries.values())
 
     def get(self, key: K) -> V:
+        """Return the entry of a key, and build it if it is missing. It becomes the most recently used entry."""
         if PINS.noting:
             PINS.keys.add(key)
         entry = self._entries.pop(key, None)
@@ -67,7 +72,10 @@ class Bounded(Generic[K, V]):
         return entry
 
     def put(self, key: K, entry: V) -> V:
-        """Cache a new or changed entry, estimate its size, and evict entries if needed. Return the entry."""
+        """Cache a new or changed entry, estimate its size, and evict entries if needed. Return the entry.
+
+        An entry that is already cached keeps its place in the order of use, so it can itself be evicted.
+        """
         self._entries[key] = entry
         self._weigh(key, entry)
         self._shrink()
@@ -81,7 +89,10 @@ class Bounded(Generic[K, V]):
         return self._entries.get(key) is entry
 
     def touch(self, key: K) -> None:
-        """Mark an entry as just used, because an entry that depends on it was used. No effect if it is not cached."""
+        """Make an entry the most recently used, because an entry that depends on it was used.
+
+        This has no effect if the entry is not cached.
+        """
         if PINS.noting:
             PINS.keys.add(key)
         entry = self._entries.pop(key, None)
@@ -96,7 +107,10 @@ class Bounded(Generic[K, V]):
         return tuple(self._entries.items())
 
     def forget(self, key: K) -> None:
-        """Remove an entry, if it is cached, without a call of ``on_evict``: an entry that it depends on was evicted."""
+        """Remove an entry, if it is cached, because an entry that it depends on was evicted.
+
+        ``on_evict`` is not called.
+        """
         if self._entries.pop(key, None) is not None:
             self.bytes -= self._weights.pop(key)
 
@@ -108,13 +122,13 @@ class Bounded(Generic[K, V]):
         return True
 
     def weigh(self, part: int = 1) -> None:
-        """Estimate the size of at least 1/``part`` of the entries again, and evict entries if needed.
+        """Estimate the size of about 1/``part`` of the entries again, and evict entries if needed.
 
-        Successive calls estimate different entries.
+        Successive calls take different entries, until each entry was taken once.
         """
         if not self._unweighed:
             self._unweighed = list(self._entries)
-        for _ in range(min(len(self._unweighed), _AT_LEAST + len(self._entries) // part)):
+        for _ in range(min(len(self._unweighed), _MIN_WEIGHED + len(self._entries) // part)):
             key = self._unweighed.pop()
             entry = self._entries.get(key)
             if entry is not None:
@@ -129,7 +143,7 @@ class Bounded(Generic[K, V]):
     def _shrink(self) -> None:
         """Evict the least recently used entries until the total is within the limit.
 
-        The newest entry is not evicted, because the caller is about to use it.
+        The most recently used entry is not evicted, because the caller is about to use it.
         """
         while self.bytes > self._limit() and len(self._entries) > 1:
             others = islice(self._entries, len(self._entries) - 1)

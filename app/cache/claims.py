@@ -39,10 +39,11 @@ class ClaimUses:
         """
         uses = self._uses.get(_key(namespace, name), 0)
         for old, new in moves:
-            uses += self._of(new, namespace, name) - self._of(old, namespace, name)
+            uses += self._uses_by(new, namespace, name) - self._uses_by(old, namespace, name)
         return uses
 
-    def _of(self, pod: Pod | None, namespace: str, name: str) -> int:
+    def _uses_by(self, pod: Pod | None, namespace: str, name: str) -> int:
+        """Return the number of volumes of the pod that name the claim; 0 if the pod is not on a known node."""
         if pod is None or pod.namespace != namespace or pod.node_name not in self._nodes:
             return 0
         return sum(it.claim == name for it in pod.spec.volumes)
@@ -78,7 +79,7 @@ class ClaimUses:
 
 
 class PodsByClaim:
-    """Pods by claim (``namespace/name``), and by UID. A pod is listed under each claim that it names.
+    """Pods by claim (``namespace/name``) and pod UID. A pod is listed under each claim that it names.
 
     A generic ephemeral volume does not name its claim, so its pod is not listed under that claim.
     """
@@ -121,6 +122,7 @@ def _key(namespace: str, name: str) -> str:
 
 
 def _claims(pod: Pod) -> dict[str, int]:
+    """Return the number of the pod's volumes that name each claim, by ``namespace/name`` of the claim."""
     uses: dict[str, int] = {}
     for volume in pod.spec.volumes:
         if volume.claim is not None:

@@ -1,8 +1,8 @@
-"""Snapshot of the cluster: nodes, pods, objects of the kinds that plugins declared, and all data derived from them.
+"""Snapshot of the cluster: nodes, pods, objects of the kinds that plugins declare, and all data derived from them.
 
 The snapshot changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept``, ``doubt``, ``confirm``, ``forget``
-and ``mark_…``. These methods are synchronous, so code that does not await sees one consistent state. In whatever order
-events arrive, the snapshot equals one that is built from the resulting objects.
+and ``mark_…``. These methods are synchronous, so code that does not await sees one consistent state. The snapshot does
+not depend on the order of events: it equals one that is built from the current objects.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from app.kube.meta_v1 import ObjectKey, precedes
 Object = TypeVar("Object", bound=KubeObject)
 
 MOST_MESSAGE_CHARACTERS: Final = 16 << 20
-"""Maximum total length of kube-scheduler's messages on why pods wait, in characters. Further ones are dropped."""
+"""Maximum characters of all messages of kube-scheduler on why pods are pending. Further messages are dropped."""
 
 _NO_OVERLAY: Final = nullcontext()
 _ON_NODES_DIFFER: Final = "pods on nodes differ from the pods"
@@ -49,11 +49,11 @@ class Cluster:
 
     ``counts`` implements ``framework.Counts``, and ``terms`` implements ``framework.PodTerms``. ``others``: objects
     that are neither nodes nor pods. ``unreadable``: objects that cannot be decoded. ``node_changes``: log of changed
-    nodes. ``pod_changes``: log of nodes whose pods changed.
+    nodes. ``pod_changes``: log of nodes whose pods changed. ``expiries``: times when cached verdicts on nodes expire.
     """
 
     def __init__(self, core: CoreV1 = PLAIN) -> None:
-        """``core``: decoder of pods and nodes, with the parts that plugins declared."""
+        """``core``: decoders of pods and nodes, with the parts that plugins declare."""
         self.core = core
         self._nodes: dict[str, NodeInfo] = {}
         self._overlay: Overlay | None = None
@@ -170,7 +170,10 @@ class Cluster:
         return self._claims.changes
 
     def annotated_pods(self) -> Collection[Pod]:
-        """Return the bound pods that have annotations of Homeport's domain, including terminating pods."""
+        """Return the bound pods that have annotations of Homeport's domain, including terminating pods.
+
+        Assumed pods are omitted.
+        """
         bound = [pod for pod in self._annotated.values() if self.assumed.get(pod.uid) is None]
         return bound if self._overlay is None else self._overlay.annotated(bound)
 
@@ -213,6 +216,7 @@ class Cluster:
         return by_claim if self._overlay is None else self._overlay.claiming(by_claim)
 
     def has_node(self, name: str) -> bool:
+        """Return true if the node is in the snapshot."""
         return name in self._nodes
 
     def misses_node(self, name: str) -> bool:
@@ -237,6 +241,7 @@ class Cluster:
 
     @property
     def nominated_nodes(self) -> Collection[str]:
+        """Names of the nodes to which pending pods are nominated, without gated pods."""
         return self._nominated_now().keys()
 
     def _nominated_now(self) -> Mapping[str, Mapping[str, Pod]]:
@@ -289,15 +294,18 @@ class Cluster:
             self.others.touch(kind, key)
 
     def node_stamp(self, name: str) -> Hashable:
-        """Return a value that changes with every version of the node and every change of the pods on it."""
+        """Return a value that changes with every version of the node and every change of the pods on it.
+
+        Changes of fields that plugins do not read of pods on nodes are not included.
+        """
         info = self._nodes.get(name)
         node = None if info is None else (info.node.uid, info.node.resource_version)
         return node, self.pod_changes.at(name)
 
     def ends(self, node: str, plugin: str, until: float) -> None:
-        """Schedule a change of the node at the time ``until``, when a verdict of the plugin on it expires.
+        """Record that a verdict of the plugin on the node expires at the time ``until`` (seconds since 1970).
 
-        ``until``: seconds since 1970. The first call of ``expiries.expire`` after this time marks the node as changed.
+        The first call of ``expiries.expire`` after this time marks the node as changed.
         """
         self.expiries.add(node, plugin, until)
 
@@ -362,7 +370,7 @@ class Cluster:
                 listener(pod.uid)
 
     def _with_bounded_message(self, known: Pod | None, pod: Pod) -> Pod:
-        """Return the pod; drop kube-scheduler's message if all messages would exceed ``MOST_MESSAGE_CHARACTERS``."""
+        """Return the pod, without kube-scheduler's message if all messages would exceed ``MOST_MESSAGE_CHARACTERS``."""
         message = pod.waiting.message
         others = self._message_characters - (0 if known is None else len(known.waiting.message))
         if not message or others + len(message) <= MOST_MESSAGE_CHARACTERS:
@@ -370,7 +378,7 @@ class Cluster:
         return replace(pod, waiting=replace(pod.waiting, message=""))
 
     def on_placed(self, listener: Callable[[str], None]) -> None:
-        """Call ``listener`` with the UID of each pod that had no node before and gets a node by ``upsert_pod``."""
+        """Call ``listener`` with the UID of a pod when ``upsert_pod`` gives it a node and it had none before."""
         self._on_placed.append(listener)
 
     def upsert_read_pod(self, pod: Pod) -> None:
@@ -379,6 +387,7 @@ class Cluster:
             self.upsert_pod(pod)
 
     def _with_assumption(self, pod: Pod) -> Pod:
+        """Return the pod, on its intended node if it is assumed. If it is bound or finished, end the assumption."""
         assumed = self.assumed.get(pod.uid)
         if assumed is None:
             return pod
@@ -423,7 +432,7 @@ class Cluster:
 
     def doubt(self, uid: str) -> bool:
         """Record that the outcome of an assumed pod's bind is unknown. Return true if the pod is now unclear."""
-        self._changes += 1  # invalidates decisions that relied on this bind
+        self._changes += 1  # so that decisions that relied on this bind are invalid
         return self.assumed.doubt(uid)
 
     def confirm(self, uid: str) -> None:
@@ -457,7 +466,7 @@ class Cluster:
         return known.node_name if known is not None and uid in ("", known.uid) else ""
 
     def without(self, uid: str, key: ObjectKey) -> AbstractContextManager[None]:
-        """Omit a pod during its own evaluation, so that it does not count as another pod. The block must not await."""
+        """Omit a pod during its own evaluation, so that it is not counted as another pod. The block must not await."""
         if not self.is_placed_or_nominated(uid, key):
             return _NO_OVERLAY
         moves, replaced = ({}, {}) if self._overlay is None else (self._overlay.moves, self._overlay.replaced)
@@ -468,10 +477,10 @@ class Cluster:
     ) -> AbstractContextManager[None]:
         """Omit some pods, add others and change known ``nodes`` during an evaluation. The block must not await.
 
-        Inside the block, all queries return the results of a snapshot with exactly these pods. Only node infos show
-        the changed nodes: counts by domain, indexes and aggregates do not. Cached data does not change. An added pod
-        replaces a pod of the same name. A nested overlay extends the outer overlay. Results of earlier queries do not
-        include the overlay, so the overlay must be opened before PreFilter.
+        Inside the block, all queries return the results of a snapshot without the omitted and with the added pods. Only
+        node infos show the changed nodes: counts by domain, indexes and aggregates do not. Cached data does not change.
+        An added pod replaces a pod of the same name. A nested overlay extends the outer overlay. Results of earlier
+        queries do not include the overlay, so the overlay must be opened before PreFilter.
         """
         outer = Overlay({}) if self._overlay is None else self._overlay
         moves, replaced = dict(outer.moves), {**outer.replaced, **{it.name: it for it in nodes}}
@@ -515,11 +524,12 @@ class Cluster:
                 self.pod_changes.note(new.node_name)
         elif new is not None and (nominated := nomination_of(new)):
             self._nominated.setdefault(nominated, {})[new.uid] = new
-        self._recount(old, new)
+        self._count(old, new)
         if self._indexes:
             self._index_pod(old, new)
 
     def _index_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """Update the indexes of pods on nodes, unless node and spec of the pod are unchanged."""
         was = old if old is not None and old.node_name else None
         now = new if new is not None and new.node_name else None
         if was is not None and now is not None and was.node_name == now.node_name and was.spec is now.spec:
@@ -537,7 +547,7 @@ class Cluster:
             index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
-        """Update the total length of kube-scheduler's messages on waiting pods, and the requested indexes of pods."""
+        """Update the total length of kube-scheduler's messages, and the pods by controller and claim if requested."""
         self._message_characters += _message_length(new) - _message_length(old)
         if self._by_claim is not None:
             self._by_claim.move(old, new)
@@ -546,7 +556,8 @@ class Cluster:
         if new is not None and new.owner is not None and new.owner.kind in self._controlled:
             self._controlled[new.owner.kind].setdefault(new.owner.uid, {})[new.uid] = new
 
-    def _recount(self, old: Pod | None, new: Pod | None) -> None:
+    def _count(self, old: Pod | None, new: Pod | None) -> None:
+        """Update the counts, and the recounts of a check that is in progress."""
         for recount in self._recounts:
             recount.moved(old, new)
         was, now = _if_counted(old), _if_counted(new)
@@ -561,6 +572,7 @@ class Cluster:
             self.counts.pod(now, now.node_name, 1)
 
     def _pods_on(self, node_name: str) -> dict[str, Pod]:
+        """Return the pods on a node by UID, to be changed. The node can be unknown."""
         info = self._nodes.get(node_name)
         return info.pods if info is not None else self._hidden_pods.setdefault(node_name, {})
 

@@ -1,7 +1,7 @@
 """Counts of pods by selector, by node and by topology domain, updated with every event.
 
-The counts are cached in levels; Selection, Topology and Domains are derived from levels above them. One look-up finds
-all counts that a pod event changes, independent of the number of constraints. No query iterates over pods.
+The counts are cached in levels. Selection, Topology and Domains are derived from levels above them in the table below.
+One look-up finds all counts that a pod event changes, whatever the number of constraints. No query iterates over pods.
 
     Group        (namespace, label set)               -> node -> pods       updated by pod events
     Selection    (namespace, selector)                -> node -> pods       updated by the groups that it matches
@@ -9,8 +9,9 @@ all counts that a pod event changes, independent of the number of constraints. N
     Topology     Eligibility x topology key           node -> domain        updated by its eligibility
     Domains      Selection x Topology                 -> domain -> pods     updated by both
 
-Pods that are terminating or finished are not counted. Only the Topology stores domains without pods. If Domains stored
-them too, each of thousands of hostname constraints would need an entry for every node.
+The cluster cache counts neither terminating nor finished pods here. ``Terms`` has its own ``Counters``, which include
+terminating pods. Only the Topology stores domains without pods. If Domains stored them too, each of thousands of
+hostname constraints would need an entry for every node.
 
 A missing entry is built in steps. The first step runs at once and is usually the only one. If more steps are needed,
 the query raises ``Unprepared`` with the remaining steps, which run between other requests. Events that arrive between
@@ -39,9 +40,9 @@ from app.cache.selections import (
     SelectionKey,
     SteppedEntry,
     covers,
-    found_under,
-    pairs_of,
+    pod_index_keys,
     run_next_step,
+    selector_index_keys,
 )
 from app.cache.topologies import Eligibility, EligibilityKey, Topology, TopologyKey
 from app.framework.counts import ALL_NODES, DomainCounts, Inclusion, Unprepared, all_prepared
@@ -53,16 +54,16 @@ from app.kube.selectors import Selector
 _MOST_SELECTION_BYTES: Final = 96 << 20
 _MOST_TOPOLOGY_BYTES: Final = 96 << 20
 _MOST_DOMAINS_BYTES: Final = 96 << 20
-"""Maximum estimated bytes of all entries of each level, unless the cluster is so large that ``_limit`` is higher."""
+"""Maximum estimated bytes of all entries of a level. In very large clusters, the maximum is higher; see ``_limit``."""
 
-_LARGEST_SHAPE: Final = 32
-"""Each level has room for at least this number of entries that include all nodes. One pod needs fewer entries."""
+_MIN_ENTRIES: Final = 32
+"""Number of entries with all nodes for which each level always has room. One pod needs fewer entries."""
 
 _PIECE: Final = 384
 """Number of nodes, counts by node, or requirements that one step handles, in some tenths of a millisecond."""
 
 _SKEWS: Final = 64
-"""Number of ``Domains`` whose skew one step computes. If they are large, this takes a tenth of a millisecond."""
+"""Number of ``Domains`` whose skew one step computes. For large ``Domains``, this takes a tenth of a millisecond."""
 
 _WEIGH_EVERY: Final = 64
 """Number of pod events after which the size of some entries is estimated again, because pod events make them grow."""
@@ -71,17 +72,22 @@ _ROUND: Final = 128
 """Divisor: after ``_WEIGH_EVERY`` pod events, the size of 1/128 of each level's entries is estimated again."""
 
 _MOST_OF_A_GROUP: Final = 128
-_MOST_OF_A_SELECTION: Final = 32
-"""Maximum number of selections that match one label set, and of domains of one selection.
+"""Maximum number of selections of one group. Each pod event updates all of them, so the oldest are evicted.
 
-Each pod event updates all of them, so the oldest are evicted when there are more. Usually a label set has one or two
-selections, and a selection has one ``Domains`` for each topology key. A single pod needs fewer than these numbers.
+Usually a group has one or two selections. A single pod needs fewer selections than this maximum.
+"""
+
+_MOST_OF_A_SELECTION: Final = 32
+"""Maximum number of ``Domains`` of one selection. Each pod event updates all of them, so the oldest are evicted.
+
+Usually a selection has one ``Domains`` for each topology key. A single pod needs fewer than this maximum.
 """
 
 _AT_AN_EVENT: Final = 1024
 """Maximum number of requirements that are compared at once with a pod's new label set. More are compared in steps."""
 
-_OVER: Final = object()
+_DONE: Final = object()
+"""Result of ``next`` for an iterator without further steps."""
 
 K = TypeVar("K")
 Answer = TypeVar("Answer")
@@ -119,7 +125,7 @@ class Counters:
         self.overlay: CountOverlay | None = None
         self._nodes = nodes
         self._groups: dict[str, dict[LabelSet, Group]] = {}
-        self._by_pair: dict[tuple[str, ...], dict[Selection, None]] = {}
+        self._by_index_key: dict[tuple[str, ...], dict[Selection, None]] = {}
         self._unjoined: dict[Group, Iterator[None]] = {}
         self._eligibilities: dict[EligibilityKey, Eligibility] = {}
         self._by_label: dict[str, dict[Eligibility, None]] = {}
@@ -138,11 +144,11 @@ class Counters:
     def _limit(self, most: int, node_bytes: int) -> Callable[[], int]:
         """Return a function that computes the maximum bytes of a level.
 
-        The maximum is ``most``, or the bytes of ``_LARGEST_SHAPE`` entries with all current nodes if that is more. So
+        The maximum is ``most``, or the bytes of ``_MIN_ENTRIES`` entries with all current nodes if that is more. So
         all entries for one pod fit into the level. ``node_bytes``: bytes of one node in an entry.
         """
-        shape_bytes = _LARGEST_SHAPE * node_bytes
-        return lambda: max(most, shape_bytes * len(self._nodes))
+        min_entry_bytes = _MIN_ENTRIES * node_bytes
+        return lambda: max(most, min_entry_bytes * len(self._nodes))
 
     def pods_by_node(self, namespace: Scope, selector: Selector) -> Mapping[str, int]:
         cached = self._selection(namespace, selector).nodes
@@ -163,9 +169,10 @@ class Counters:
         return cached if self.overlay is None else self.overlay.domains(cached)
 
     def domains_of(self, selection: Selection, topology_key: str) -> Domains:
-        """Return the counts, by values of the label ``topology_key``, of a selection that the caller itself caches.
+        """Return the counts by domain of ``topology_key`` for a selection that the caller itself caches.
 
-        The caller must not keep the result for a later use, because the topology can be evicted. Raises ``Unprepared``.
+        All nodes with this label are included. The caller must not store the result, because the topology can be
+        evicted. Raises ``Unprepared``.
         """
         topology = self._plain(topology_key)
         domains = next((it for it in selection.domains if it.topology is topology), None)
@@ -176,7 +183,7 @@ class Counters:
         return join_domains(selection, topology)
 
     def _join_own(self, selection: Selection, topology_key: str) -> Iterator[None]:
-        """Build the domains of a selection that the caller caches. Like ``_join``, this takes a single step.
+        """Build the domains of a selection that the caller caches, in a single step like ``_join``.
 
         Do nothing if the selection was evicted, the domains exist, or the topology is incomplete.
         """
@@ -233,6 +240,7 @@ class Counters:
         return self._plain(topology_key).stamp
 
     def _plain(self, topology_key: str) -> Topology:
+        """Return the topology of all nodes that have the label ``topology_key``. Raises ``Unprepared``."""
         return self._topology((topology_key, frozenset((topology_key,)), ALL_NODES))
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:
@@ -277,21 +285,24 @@ class Counters:
             level.weigh(_ROUND)
 
     def node(self, name: str, old: Node | None, new: Node | None) -> None:
-        """Apply a change of a node. ``old`` is None if it was added, ``new`` is None if it was deleted."""
-        for eligibility in self._touched(old, new):
+        """Apply a change of a node. ``old`` is ``None`` if it was added, ``new`` is ``None`` if it was deleted."""
+        for eligibility in self._affected(old, new):
             eligibility.update(name, new)
 
-    def _touched(self, old: Node | None, new: Node | None) -> Iterable[Eligibility]:
-        """Return the eligibilities that read a changed label or changed taints; all if the node is new or deleted."""
+    def _affected(self, old: Node | None, new: Node | None) -> Iterable[Eligibility]:
+        """Return the eligibilities that a change of a node affects: those that read a changed label or changed taints.
+
+        If the node was added or deleted, return all.
+        """
         if old is None or new is None:
             return self._eligibilities.values()
-        is_closed_otherwise = old.taints != new.taints or old.unschedulable != new.unschedulable
-        touched = dict(self._by_taints) if is_closed_otherwise else {}
+        taints_changed = old.taints != new.taints or old.unschedulable != new.unschedulable
+        affected = dict(self._by_taints) if taints_changed else {}
         if old.labels is not new.labels:
             changed = {key for key, _ in old.labels.items() ^ new.labels.items()}
             for key in changed:
-                touched.update(self._by_label.get(key, {}))
-        return touched
+                affected.update(self._by_label.get(key, {}))
+        return affected
 
     def _new_group(self, namespace: str, labels: LabelSet) -> Group:
         """Create a group, and add it to the selections that match it.
@@ -310,8 +321,8 @@ class Counters:
     def _is_cheap_to_compare(self, namespace: str, labels: LabelSet) -> bool:
         """Return true if at most ``_AT_AN_EVENT`` requirements must be compared with the labels."""
         left = _AT_AN_EVENT
-        for pair in found_under(namespace, labels):
-            for selection in self._by_pair.get(pair, ()):
+        for index_key in pod_index_keys(namespace, labels):
+            for selection in self._by_index_key.get(index_key, ()):
                 left -= 1 + len(selection.selector.requirements)
                 if left < 0:
                     return False
@@ -324,10 +335,10 @@ class Counters:
         itself.
         """
         labels, looked_at = group.labels, 0
-        for pair in found_under(namespace, labels):
-            for selection in tuple(self._by_pair.get(pair, ())):
+        for index_key in pod_index_keys(namespace, labels):
+            for selection in tuple(self._by_index_key.get(index_key, ())):
                 looked_at += 1 + len(selection.selector.requirements)
-                if self._selects(selection, namespace, group) and selection in self._by_pair.get(pair, ()):
+                if self._selects(selection, namespace, group) and selection in self._by_index_key.get(index_key, ()):
                     looked_at += len(group.nodes) * (1 + len(selection.domains))
                     selection.join_late(group)
                     self._evict_oldest(group, selection)
@@ -345,7 +356,7 @@ class Counters:
         """Add all new groups to the selections that match them, in steps. Several callers can run steps alternately."""
         while self._unjoined:
             group, joining = next(iter(self._unjoined.items()))
-            if next(joining, _OVER) is _OVER:
+            if next(joining, _DONE) is _DONE:
                 self._unjoined.pop(group, None)
             yield
 
@@ -374,8 +385,8 @@ class Counters:
 
     def _new_selection(self, key: SelectionKey) -> Selection:
         selection = Selection(*key)
-        for pair in self._pairs_of(selection):
-            self._by_pair.setdefault(pair, {})[selection] = None
+        for index_key in self._index_keys_of(selection):
+            self._by_index_key.setdefault(index_key, {})[selection] = None
         selection.rest = self._count(selection)
         run_next_step(selection)
         return selection
@@ -406,18 +417,18 @@ class Counters:
         selection.rest = None
         for group in selection.groups:
             del group.selections[selection]
-        for pair in self._pairs_of(selection):
-            del self._by_pair[pair][selection]
-            if not self._by_pair[pair]:
-                del self._by_pair[pair]
+        for index_key in self._index_keys_of(selection):
+            del self._by_index_key[index_key][selection]
+            if not self._by_index_key[index_key]:
+                del self._by_index_key[index_key]
         for domains in selection.domains:
             del domains.topology.users[domains]
             self._domains.forget(domains.key())
 
-    def _pairs_of(self, selection: Selection) -> list[tuple[str, ...]]:
-        """Return the keys of ``_by_pair`` under which the selection is indexed for new label sets; see ``pairs_of``."""
+    def _index_keys_of(self, selection: Selection) -> list[tuple[str, ...]]:
+        """Return the keys under which ``_by_index_key`` lists the selection; see ``selector_index_keys``."""
         scope = selection.namespace
-        return pairs_of((scope,) if isinstance(scope, str) else scope, selection.selector)
+        return selector_index_keys((scope,) if isinstance(scope, str) else scope, selection.selector)
 
     def _new_topology(self, key: TopologyKey) -> Topology:
         topology_key, required, inclusion = key
@@ -434,6 +445,7 @@ class Counters:
         return topology
 
     def _index(self, eligibility: Eligibility, labels: Iterable[str]) -> None:
+        """Register an eligibility for changes of these node labels."""
         for label in labels:
             self._by_label.setdefault(label, {})[eligibility] = None
 
@@ -472,7 +484,7 @@ class Counters:
                 del self._by_label[label]
 
     def _new_domains(self, key: DomainsKey) -> Domains:
-        """Create the counts by domain. Also build the topology of all nodes, because the evaluation uses it next.
+        """Create the counts by domain. Also build the ``_plain`` topology, because the evaluation uses it next.
 
         Raises ``Unprepared``.
         """
@@ -492,9 +504,9 @@ class Counters:
             raise
         if len(selection.nodes) > _PIECE:
             raise Unprepared(self._join(key, selection, topology))
-        return self._counted_by(selection, topology)
+        return self._create_domains(selection, topology)
 
-    def _counted_by(self, selection: Selection, topology: Topology) -> Domains:
+    def _create_domains(self, selection: Selection, topology: Topology) -> Domains:
         """Create the domains of a selection. If it now has more than ``_MOST_OF_A_SELECTION``, evict the oldest."""
         domains = join_domains(selection, topology)
         if len(selection.domains) > _MOST_OF_A_SELECTION:
@@ -511,7 +523,7 @@ class Counters:
         cached = self._selections.holds((namespace, selector), selection)
         cached = cached and self._topologies.holds((topology_key, required, inclusion), topology)
         if cached and not self._domains.has(key):
-            self._domains.put(key, self._counted_by(selection, topology))
+            self._domains.put(key, self._create_domains(selection, topology))
             yield
 
     def _drop_domains(self, domains: Domains) -> None:
@@ -541,7 +553,7 @@ class Counters:
                 largest[topology_key] = max(largest.get(topology_key, 0), domains.skew())
 
     def complete_selections(self) -> Iterator[SelectionKey]:
-        """Yield the keys of all complete selections. They are recounted for a check."""
+        """Yield the keys of all complete selections, which a check recounts."""
         return (key for key, selection in self._selections.items() if selection.rest is None)
 
     def differences(self, recount: PodRecount) -> Iterator[str]:
@@ -570,6 +582,7 @@ class Counters:
             yield ""
 
     def _groups_of(self, recount: PodRecount) -> Iterator[tuple[str, LabelSet]]:
+        """Yield the key of each group that is in the recount or cached."""
         yield from tuple(recount.groups)
         for namespace in tuple(self._groups):
             for labels in tuple(self._groups.get(namespace, {})):

@@ -15,6 +15,7 @@ _MAX_LIMITS: Final = 4
 """Maximum number of limits with a stamp in one ``Domains``. Each pod event compares a count with all these limits."""
 
 DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
+"""Scope, selector, topology key, required label keys, and node inclusion policies."""
 
 
 class Domains:
@@ -49,6 +50,7 @@ class Domains:
         return counts, by_count
 
     def key(self) -> DomainsKey:
+        """Return the key under which these counts are cached."""
         selection, topology = self.selection, self.topology
         eligibility = topology.eligibility
         return selection.namespace, selection.selector, topology.key, eligibility.required, eligibility.inclusion
@@ -58,6 +60,7 @@ class Domains:
         return ENTRY_BYTES + COUNT_BYTES * len(self.counts)
 
     def add(self, value: str, delta: int) -> None:
+        """Change the number of pods in the domain ``value`` by ``delta``, which is not 0."""
         counts, by_count = self.counts, self.by_count
         old = counts.get(value, 0)
         new = old + delta
@@ -79,6 +82,7 @@ class Domains:
             self._move_stamps(old, new)
 
     def _move_stamps(self, old: int, new: int) -> None:
+        """Renew the stamps of the limits that a count crosses if it changes from ``old`` to ``new``."""
         for limit in self.stamps:
             if (old > limit) != (new > limit):
                 self.stamps[limit] = new_stamp()

@@ -11,7 +11,7 @@ from typing import Final
 
 from app.cache.bounded import COUNT_BYTES, ENTRY_BYTES
 from app.cache.recount import PodRecount
-from app.cache.selections import EVERYWHERE, Selection, SelectionKey, pairs_of
+from app.cache.selections import EVERYWHERE, Selection, SelectionKey, selector_index_keys
 from app.kube.core_v1 import Pod
 from app.kube.pod_affinity import Newcomer, PodAffinity, PodAffinityTerm
 from app.kube.selectors import EVERYTHING
@@ -20,17 +20,17 @@ _GROUP_BYTES: Final = 400
 """Estimated bytes that a match needs for each group in it."""
 
 TermGroupKey = tuple[str, PodAffinity]
-"""Namespace of the pods, and their affinity terms without the default namespace filled in."""
+"""Namespace of the pods, and their affinity terms. A term without namespaces stays without, see ``within``."""
 
 MatchKey = tuple[Newcomer, int | None]
-"""Incoming pod, and the weight of a required affinity term.
+"""Incoming pod, and the weight of an existing pod's required affinity term (``hardPodAffinityWeight``).
 
 The weight is ``None`` if the match counts pods with a required anti-affinity term.
 """
 
 
 class TermGroup:
-    """Number of pods by node, for the pods of one namespace with equal affinity terms.
+    """Number of pods by node (``nodes``), for the pods of one namespace with equal affinity terms (``affinity``).
 
     ``number``: serial number; a later group has a larger number. ``matches``: the matches that count this group, each
     with the weight of one pod by topology key. ``fan_out``: number of counts that change if a pod of the group joins or
@@ -54,20 +54,21 @@ class TermGroup:
         return len(affinity.required) + len(affinity.required_anti) + len(affinity.preferred)
 
     def terms(self) -> Iterator[PodAffinityTerm]:
+        """Yield all affinity terms of a pod of this group: required, required anti-affinity and preferred terms."""
         affinity = self.affinity
         yield from affinity.required
         yield from affinity.required_anti
         for weighted in affinity.preferred:
             yield weighted.term
 
-    def pairs(self) -> set[tuple[str, ...]]:
-        """Return the index keys of the group. For a pod that a term matches, ``found_under`` yields one of the keys."""
-        pairs: set[tuple[str, ...]] = set()
+    def index_keys(self) -> set[tuple[str, ...]]:
+        """Return the index keys of the group; for a pod that a term matches, ``pod_index_keys`` yields one of them."""
+        keys: set[tuple[str, ...]] = set()
         for term in self.terms():
             if term.selector is not None:
                 scopes = term.namespaces if term.namespace_selector is None else (EVERYWHERE,)
-                pairs.update(pairs_of(scopes, term.selector))
-        return pairs
+                keys.update(selector_index_keys(scopes, term.selector))
+        return keys
 
 
 class TermMatch:

@@ -41,7 +41,10 @@ class DeletedUids:
 
 
 class ObjectStore:
-    """Newest known version of each object. A late watch event does not replace a newer version from a write."""
+    """Newest known version of each object. A late watch event does not replace a newer version from a write.
+
+    ``changes``: number of changes of all objects so far.
+    """
 
     def __init__(self) -> None:
         self._objects: dict[Kind[Any], dict[str, dict[str, KubeObject]]] = {}
@@ -97,7 +100,7 @@ class ObjectStore:
             yield from ((namespace, name) for name in tuple(namespaces.get(namespace, ())))
 
     def kinds(self) -> tuple[Kind[Any], ...]:
-        """Return the kinds of which there was an object."""
+        """Return the kinds of which at least one object has been stored, even if all were deleted since."""
         return tuple(self._objects)
 
     def count(self, kind: Kind[Any]) -> int:

@@ -192,7 +192,7 @@ def overlaid(cached: Domains, by_node: Mapping[str, int]) -> DomainCounts:
 
 
 class Overlay(CountedMoves):
-    """Omitted and added pods of a cluster. An added pod with ``node_name`` runs on that node.
+    """Omitted and added pods of a cluster. An added pod with a ``node_name`` is on that node.
 
     ``replaced``: changed nodes by name. Only node infos show them: counts by domain, indexes and aggregates do not.
     Valid for one synchronous evaluation, during which the cluster does not change.
@@ -249,6 +249,7 @@ class Overlay(CountedMoves):
     def _grouped(
         self, cached: Mapping[str, Mapping[str, Pod]], rows_of: Callable[[Pod], Sequence[str]]
     ) -> Mapping[str, Mapping[str, Pod]]:
+        """Return the groups of pods in ``cached`` with the changes of the overlay. ``rows_of``: see ``_rows``."""
         rows: dict[str, Mapping[str, Pod] | None] = {}
         for name, (omitted, added) in self._rows(rows_of).items():
             rest = {uid: pod for uid, pod in cached.get(name, {}).items() if uid not in omitted}
@@ -272,21 +273,24 @@ class Overlay(CountedMoves):
 
 
 class LiveGroups(Mapping[str, Mapping[str, Pod]]):
-    """Live view of the groups of pods that ``seen`` returns. A plugin can keep it: each access calls ``seen``."""
+    """Live view of groups of pods. Each access calls ``current``, which returns the groups at that time.
 
-    __slots__ = ("_seen",)
+    So a plugin can store the view.
+    """
 
-    def __init__(self, seen: Callable[[], Mapping[str, Mapping[str, Pod]]]) -> None:
-        self._seen = seen
+    __slots__ = ("_current",)
+
+    def __init__(self, current: Callable[[], Mapping[str, Mapping[str, Pod]]]) -> None:
+        self._current = current
 
     def __getitem__(self, group: str) -> Mapping[str, Pod]:
-        return self._seen()[group]
+        return self._current()[group]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._seen())
+        return iter(self._current())
 
     def __len__(self) -> int:
-        return len(self._seen())
+        return len(self._current())
 
 
 def is_counted(pod: Pod) -> bool:
@@ -317,6 +321,7 @@ def _nodes_of(pod: Pod) -> Sequence[str]:
 
 
 def _node_info(cached: NodeInfo, omitted: set[str], added: Mapping[str, Pod]) -> NodeInfo:
+    """Return a node info without the ``omitted`` pods (UIDs) and with the ``added`` pods."""
     rest = cached.without_pods(omitted) if omitted else cached
     return rest.with_pods(added.values()) if added else rest
 

@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Pins:
-    """Keys of cached counts that must not be evicted. ``noting``: true while each look-up of a count pins its key."""
+    """Keys of cached counts that must not be evicted. While ``noting`` is true, each look-up pins its key."""
 
     __slots__ = ("keys", "noting")
 

@@ -54,7 +54,7 @@ class PodRecount:
                 del row[pod.node_name]
 
     def _rows_of(self, group: tuple[str, LabelSet]) -> list[dict[str, int]]:
-        """Return all tables (number of pods by node) that include the pods of a namespace and label set.
+        """Return all tables (number of pods by node) that include the pods of a group: its namespace and label set.
 
         The result is cached, so that each label set is compared with each selector only once.
         """

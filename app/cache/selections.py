@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from app.cache.domains import Domains
 
 _REQUIREMENT_BYTES: Final = 500
+"""Estimated bytes of a requirement without its values, plus an allowance for the time of comparisons."""
 
-_MOST_PAIRS: Final = 16
+_MOST_KEYS: Final = 16
 """Maximum number of label values, and of namespaces, by which a selection is indexed.
 
-A selection with more values is compared with every new label set of its namespaces. A selection with more namespaces is
-indexed for all namespaces.
+A selection that requires one of more values is compared with every new label set of its namespaces. A selection of more
+namespaces is indexed for all namespaces.
 """
 
 EVERYWHERE: Final = ""
@@ -31,6 +32,7 @@ Scope = str | frozenset[str]
 """One namespace, a set of namespaces, or ``EVERYWHERE``."""
 
 SelectionKey = tuple[Scope, Selector]
+"""Scope and selector of a selection."""
 
 
 def covers(scope: Scope, namespace: str) -> bool:
@@ -50,7 +52,7 @@ class SteppedEntry(Protocol):
 
 
 class Group:
-    """Number of pods by node, for the pods of one namespace with one label set.
+    """Number of pods by node (``nodes``), for the pods of one namespace with one label set.
 
     ``selections``: ordered set (the values are ``None``) of the cached selections with selectors that match the labels.
     """
@@ -64,10 +66,10 @@ class Group:
 
 
 class Selection:
-    """Number of pods by node, for the pods that one selector matches in a scope. Implements ``SteppedEntry``.
+    """Number of pods by node (``nodes``), for the pods that one selector matches in a scope. A ``SteppedEntry``.
 
-    ``domains``: the counts by topology domain that are derived from this selection. ``is_cached``: false once the
-    owner has evicted it.
+    ``namespace``: the scope. ``domains``: the counts by topology domain that are derived from this selection.
+    ``is_cached``: false once ``Counters.leave`` has unlinked the selection.
     """
 
     __slots__ = ("domains", "groups", "is_cached", "namespace", "nodes", "rest", "selector")
@@ -116,25 +118,25 @@ class Selection:
                 domains.add(value, delta)
 
 
-def pairs_of(namespaces: Collection[str], selector: Selector) -> list[tuple[str, ...]]:
-    """Return the index keys of a selector. For each pod that it matches, ``found_under`` yields one of these keys.
+def selector_index_keys(namespaces: Collection[str], selector: Selector) -> list[tuple[str, ...]]:
+    """Return the index keys of a selector. For each pod that it matches, ``pod_index_keys`` yields one of these keys.
 
-    If the selector requires one of at most ``_MOST_PAIRS`` values of a label, each key is (scope, label key, value).
-    Else each key is (scope,). A scope is a namespace; it is ``EVERYWHERE`` if there are more than ``_MOST_PAIRS``
+    If the selector requires one of at most ``_MOST_KEYS`` values of a label, each key is (scope, label key, value).
+    Else each key is (scope,). A scope is a namespace; it is ``EVERYWHERE`` if there are more than ``_MOST_KEYS``
     namespaces.
     """
     required = [it for it in selector.requirements if it.operator == IN]
     fewest = min(required, key=lambda it: len(it.values), default=None)
-    scopes = namespaces if len(namespaces) <= _MOST_PAIRS else (EVERYWHERE,)
-    if fewest is None or len(fewest.values) > _MOST_PAIRS:
+    scopes = namespaces if len(namespaces) <= _MOST_KEYS else (EVERYWHERE,)
+    if fewest is None or len(fewest.values) > _MOST_KEYS:
         return [(it,) for it in scopes]
     return [(it, fewest.key, value) for it in scopes for value in fewest.values]
 
 
-def found_under(namespace: str, labels: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def pod_index_keys(namespace: str, labels: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """Yield the index keys for a pod with these labels. Every selector that can match the pod has one of these keys.
 
-    See ``pairs_of``.
+    See ``selector_index_keys``.
     """
     for scope in (namespace, EVERYWHERE):
         yield (scope,)

@@ -26,7 +26,7 @@ from app.cache.counters import Counters
 from app.cache.domains import Domains
 from app.cache.matches import MatchKey, TermGroup, TermGroupKey, TermMatch, TermsRecount
 from app.cache.overlay import CountedMoves, Overlay, is_placed, overlaid
-from app.cache.selections import EVERYWHERE, Scope, Selection, found_under, run_next_step
+from app.cache.selections import EVERYWHERE, Scope, Selection, pod_index_keys, run_next_step
 from app.framework.counts import DomainCounts, Unprepared, all_prepared
 from app.framework.node_info import NodeInfo
 from app.framework.resources import add
@@ -52,8 +52,8 @@ _MOST_FAN_OUT: Final = 2048
 If there are more counts, the oldest matches are evicted.
 """
 
-_CAUGHT_UP: Final = 512
-"""Maximum number of new groups that a match compares one by one. If there are more, the index finds candidates."""
+_MOST_COMPARED: Final = 512
+"""Maximum number of new groups that a match compares one by one. If there are more, the index finds the candidates."""
 
 
 class Terms:
@@ -62,7 +62,7 @@ class Terms:
     def __init__(self, nodes: Mapping[str, NodeInfo], *, most_match_bytes: int = _MOST_MATCH_BYTES) -> None:
         self._counts = Counters(nodes)
         self._groups: dict[TermGroupKey, TermGroup] = {}
-        self._by_pair: dict[tuple[str, ...], dict[TermGroup, None]] = {}
+        self._by_index_key: dict[tuple[str, ...], dict[TermGroup, None]] = {}
         self._last = 0
         self._matches = Bounded[MatchKey, TermMatch](lambda: most_match_bytes, self._new_match, self._drop_match)
         self._nothing = Selection(EVERYWHERE, EVERYTHING)
@@ -99,6 +99,7 @@ class Terms:
             on_node = domains.topology.domain
             moves = [it for it in moved.get(key, ()) if it[0] in on_node]
             added, removed = sum(it[1] > 0 for it in moves), sum(it[1] < 0 for it in moves)
+            # Omit the topology key if the overlay leaves no pod with a matching term in any of its domains.
             if added or len(domains.counts) > removed or match.has_more_than(removed, key, on_node):
                 weights[key] = _changed(domains, moves) if moves else domains.counts
         return weights
@@ -191,16 +192,16 @@ class Terms:
                     self._matches.evict((match.incoming, match.hard_weight))
 
     def _since(self, match: TermMatch) -> Collection[TermGroup]:
-        """Return the groups that the match has not compared yet; of many, only those that can match the pod."""
-        if match.seen < 0 or self._last - match.seen > _CAUGHT_UP:
+        """Return the groups that the match has not compared yet. If there are many, return only the ``_candidates``."""
+        if match.seen < 0 or self._last - match.seen > _MOST_COMPARED:
             return [it for it in self._candidates(match.incoming) if it.number > match.seen]
         return list(takewhile(lambda it: it.number > match.seen, reversed(self._groups.values())))
 
     def _candidates(self, incoming: Newcomer) -> Collection[TermGroup]:
         """Return the groups that the index finds for an incoming pod. Terms of other groups cannot match this pod."""
         groups: dict[TermGroup, None] = {}
-        for pair in found_under(incoming.namespace, incoming.labels):
-            groups.update(self._by_pair.get(pair, {}))
+        for index_key in pod_index_keys(incoming.namespace, incoming.labels):
+            groups.update(self._by_index_key.get(index_key, {}))
         return groups
 
     def _drop_match(self, match: TermMatch) -> None:
@@ -236,27 +237,27 @@ class Terms:
             self._drop_group(group)
 
     def relabelled(self, old: Pod, new: Pod, node: str) -> None:
-        """Replace the labels of a pod, whose node (``node``) and spec have not changed."""
+        """Replace the labels of a pod on ``node``. Its node and spec have not changed."""
         self._counts.relabelled(old, new, node)
 
     def _new_group(self, key: TermGroupKey) -> TermGroup:
         self._last += 1
         group = self._groups[key] = TermGroup(key, self._last)
-        for pair in group.pairs():
-            self._by_pair.setdefault(pair, {})[group] = None
+        for index_key in group.index_keys():
+            self._by_index_key.setdefault(index_key, {})[group] = None
         return group
 
     def _drop_group(self, group: TermGroup) -> None:
         del self._groups[group.key]
-        for pair in group.pairs():
-            del self._by_pair[pair][group]
-            if not self._by_pair[pair]:
-                del self._by_pair[pair]
+        for index_key in group.index_keys():
+            del self._by_index_key[index_key][group]
+            if not self._by_index_key[index_key]:
+                del self._by_index_key[index_key]
         for match in group.matches:
             del match.groups[group]
 
     def node(self, name: str, old: Node | None, new: Node | None) -> None:
-        """Apply a change of a node. ``old`` is None if it was added, ``new`` is None if it was deleted."""
+        """Apply a change of a node. ``old`` is ``None`` if it was added, ``new`` is ``None`` if it was deleted."""
         self._counts.node(name, old, new)
         was, now = (frozenset() if it is None else it.labels.keys() for it in (old, new))
         add(dict.fromkeys(was - now, 1), self._keys, -1)
@@ -308,6 +309,7 @@ class Terms:
 
 
 def _by_node(moves: Collection[tuple[str, int, int]]) -> dict[str, int]:
+    """Return the change of the weight by node; for ``moves``, see ``_moved``."""
     weights: dict[str, int] = {}
     for node, _, weight in moves:
         weights[node] = weights.get(node, 0) + weight

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from app.cache.domains import Domains
 
 _TOPOLOGY_BYTES: Final = 8000
+"""Estimated bytes of a topology without nodes."""
+
 _ELIGIBLE_BYTES: Final = 1500
 """Estimated bytes for each part of a node affinity, and each toleration, of an eligibility.
 
@@ -53,7 +55,7 @@ class Eligibility:
     """Rule that selects the nodes of a topology: required label keys and node inclusion policies.
 
     ``topologies``: the topologies with this rule, by topology key; topologies with equal rules share one object.
-    ``reads``: label keys that the rule reads. ``size``: number of affinity parts and tolerations.
+    ``reads``: label keys that the rule reads. ``size``: number of parts of the node affinity, plus tolerations.
     """
 
     __slots__ = ("_admits", "_complete", "inclusion", "reads", "required", "size", "topologies")
@@ -69,6 +71,7 @@ class Eligibility:
         self._complete: Topology | None = None
 
     def reads_taints(self) -> bool:
+        """Return true if the rule excludes nodes with untolerated taints."""
         return self.inclusion.tolerations is not None
 
     def piece(self, most: int) -> int:
@@ -82,12 +85,12 @@ class Eligibility:
     def place(self, topology: Topology, name: str, node: Node) -> None:
         """Add a node to a topology that is being built, if the rule includes it and no event has added it before."""
         complete = self._complete
-        if name not in topology.domain and (self.counts(node) if complete is None else name in complete.domain):
+        if name not in topology.domain and (self.includes(node) if complete is None else name in complete.domain):
             topology.place(name, node.labels.get(topology.key, ""))
 
     def update(self, name: str, node: Node | None) -> None:
         """Apply a change of a node to all topologies. ``node``: its new version; ``None`` if it was deleted."""
-        labels = node.labels if node is not None and self.counts(node) else None
+        labels = node.labels if node is not None and self.includes(node) else None
         if labels is None and self._complete is not None and name not in self._complete.domain:
             return
         for key, topology in self.topologies.items():
@@ -103,7 +106,7 @@ class Eligibility:
         if self._complete is topology:
             self._complete = next((it for it in self.topologies.values() if it.rest is None), None)
 
-    def counts(self, node: Node) -> bool:
+    def includes(self, node: Node) -> bool:
         """Return true if the node has the required labels and the inclusion policies admit it."""
         return self.required <= node.labels.keys() and self._admits(node)
 
@@ -113,8 +116,9 @@ class Topology:
 
     The domain is the value of the label. If the key is not required, nodes without the label are in the domain ``""``.
     ``sizes``: number of nodes by domain. ``members``: nodes by domain; ``None`` until requested. ``renamed``: number of
-    nodes whose domain differs from their name. ``unions``: cached node sets, see ``outside``. ``users``: counts by
-    these domains. ``stamp``: changes whenever a node joins, leaves or changes its domain.
+    nodes whose domain differs from their name. ``unions``: nodes outside of some domains, cached by these domains.
+    ``users``: counts by the domains of this topology. ``stamp``: number that changes whenever a node joins, leaves or
+    changes its domain.
     """
 
     __slots__ = (
@@ -185,6 +189,7 @@ class Topology:
         self._move_pods(name, value, 1)
 
     def _move_pods(self, name: str, value: str, sign: int) -> None:
+        """Add (``sign`` 1) or subtract (-1) the pods of a node in the counts of the domain ``value``."""
         for user in self.users:
             count = user.selection.nodes.get(name)
             if count:
@@ -214,7 +219,7 @@ class Topology:
         """Compare with a recount of ``nodes``, in steps. Each step yields the name of a wrong part, or ``""``."""
         for name in tuple(nodes):
             info = nodes.get(name)
-            yield "places" if info is not None and self._belongs(info.node) != self.domain.get(name) else ""
+            yield "places" if info is not None and self._domain_of(info.node) != self.domain.get(name) else ""
         yield "places" if self.domain.keys() - nodes.keys() else ""
         yield "" if self._is_sound() else "domains"
         for blocked in tuple(self.unions):
@@ -222,8 +227,9 @@ class Topology:
             outside = {name for name, value in self.domain.items() if value not in blocked}
             yield "unions" if cached not in (None, outside) else ""
 
-    def _belongs(self, node: Node) -> str | None:
-        return node.labels.get(self.key, "") if self.eligibility.counts(node) else None
+    def _domain_of(self, node: Node) -> str | None:
+        """Return the domain that the node should have; ``None`` if the node is not included."""
+        return node.labels.get(self.key, "") if self.eligibility.includes(node) else None
 
     def _is_sound(self) -> bool:
         """Return true if ``members``, ``sizes`` and ``renamed`` agree with ``domain``."""

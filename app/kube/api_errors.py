@@ -20,6 +20,7 @@ from msgspec import Raw, Struct
 from app.kube.decoding import Decoder
 
 _LONGEST_MESSAGE: Final = 500
+"""Maximum number of bytes of a message that is not part of a Status object; the rest is dropped."""
 
 
 class KubeError(Exception):

@@ -67,6 +67,7 @@ class Request:
 
     @property
     def writes(self) -> bool:
+        """True if the request can change an object."""
         return self.method != "GET" and not self.is_review
 
     def __str__(self) -> str:
@@ -74,6 +75,7 @@ class Request:
 
 
 def discovery_request(api_version: str) -> Request:
+    """Return a request for the list of resources of an API version, for example ``v1`` or ``apps/v1``."""
     return Request("GET", _path(*_root(api_version)))
 
 
@@ -110,9 +112,10 @@ def watch_request(
     bookmarks: bool = True,
     namespace: str = "",
 ) -> Request:
-    """Return a watch request for all events after ``resource_version``, in all namespaces if ``namespace`` is empty.
+    """Return a request for a watch of all events after ``resource_version``.
 
-    The API server ends the watch without an error after ``timeout_seconds``; 0 means the API server's default.
+    An empty ``namespace`` means all namespaces. The API server ends the watch without an error after
+    ``timeout_seconds``; 0 means the API server's default.
     """
     query = {
         "watch": "true",
@@ -125,11 +128,12 @@ def watch_request(
 
 
 def get_request(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
+    """Return a request for one object; with ``metadata_only``, for its PartialObjectMetadata."""
     return Request("GET", resource.path(namespace, name), accept=_accept(metadata_only))
 
 
 def read_request(path: str, query: Mapping[str, str]) -> Request:
-    """Return a GET of an encoded path."""
+    """Return a GET request for a path that is already percent-encoded. Empty values of ``query`` are omitted."""
     return Request("GET", path, _without_empty(query))
 
 
@@ -143,6 +147,7 @@ def patch_request(
     subresource: str = "",
     metadata_only: bool = False,
 ) -> Request:
+    """Return a patch of an object or its ``subresource``. With ``metadata_only``, the answer has only the metadata."""
     path = resource.path(namespace, name, subresource)
     sent = msgspec.json.encode(body)
     return Request("PATCH", path, accept=_accept(metadata_only), body=sent, content_type=content_type)
@@ -164,6 +169,7 @@ def delete_request(resource: Resource, namespace: str, name: str, uid: str, reso
 
 
 def review_request(path: str, body: Mapping[str, Any]) -> Request:
+    """Return a POST that stores nothing; see ``Request.is_review``."""
     return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON, is_review=True)
 
 

@@ -1,4 +1,7 @@
-"""ReplicaSets and StatefulSets, reduced to metadata and selector. Default topology spread uses the selector."""
+"""ReplicaSets and StatefulSets, reduced to metadata and selector.
+
+The default topology spread constraints use the selector of the pod's ReplicaSet or StatefulSet.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 
 class Workload(Struct, frozen=True, gc=False):
-    """A ReplicaSet or StatefulSet. ``selector`` is ``None`` if it is absent, null, oversized or invalid."""
+    """A ReplicaSet or StatefulSet. ``owner`` is its controller, ``None`` without one.
+
+    ``selector`` is ``None`` if it is absent, null, oversized or invalid.
+    """
 
     namespace: str
     name: str

@@ -105,12 +105,15 @@ def _parse_claims(data: bytes) -> tuple[_PodClaimObject, ...]:
 
 
 def _parse_extended(data: bytes) -> tuple[tuple[str, int, int], ...]:
-    """Return (name, amount, index) of each resource that might be a device. See ``ContainerRequests``."""
+    """Return (name, amount, index) of each resource that might be a device and whose amount is not 0.
+
+    See ``ContainerRequests``.
+    """
     requests = _LIST.decode(data) or {}
     try:
         amounts = [
-            (name, _whole(requests[name]), place)
-            for place, name in enumerate(sorted(requests))
+            (name, _whole(requests[name]), index)
+            for index, name in enumerate(sorted(requests))
             if is_device_resource(name)
         ]
     except OverlongQuantity:
@@ -123,7 +126,11 @@ _extended_of: Final = shared("spec.containers.resources", _parse_extended)
 
 
 def _whole(raw: Raw) -> int:
-    """Return the amount, or 0 if it has decimal places or exceeds 64 bits, so that the request is ignored."""
+    """Return the amount, or 0 to ignore the request, like Go's ``AsInt64``.
+
+    An amount is ignored if it exceeds 64 bits. It is also ignored if it is written with decimal places or a suffix for
+    fractions, for example ``1.0`` or ``1000m``.
+    """
     quantity = quantity_of(raw)
     if quantity.wide or quantity.scale < 0:
         return 0
@@ -154,13 +161,13 @@ def claims_of(spec: ClaimsOfSpec, status: ClaimsOfStatus) -> PodClaims:
 
 def _slim(entry: _PodClaimObject, statuses: Mapping[str, str | None]) -> PodClaim:
     name = entry.name or ""
-    made = entry.resource_claim_name is None and name in statuses
+    is_generated = entry.resource_claim_name is None and name in statuses
     return PodClaim(
         sys.intern(name),
         entry.resource_claim_name,
         entry.resource_claim_template_name,
-        made,
-        statuses[name] if made else None,
+        is_generated,
+        statuses[name] if is_generated else None,
     )
 
 

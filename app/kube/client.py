@@ -39,9 +39,16 @@ from app.kube.transport import Transport
 from app.telemetry.tracing import Tracing
 
 REQUEST_SECONDS: Final = 10.0
+"""Default timeout of a request for one object, and of the opening of a watch."""
+
 LIST_SECONDS: Final = 60.0
+"""Default timeout of a request for one page of a list."""
+
 SILENCE_SECONDS: Final = 140.0
-"""Maximum seconds without data on a watch. Bookmarks arrive every minute; without events, every two minutes."""
+"""Maximum seconds without data on a watch.
+
+The API server sends a bookmark every minute, or every two minutes if no object changes.
+"""
 
 _NOT_FOUND: Final = 404
 
@@ -60,7 +67,10 @@ _SERVED: Final = Decoder[_ServedResources](_ServedResources)
 
 
 class KubeClient:
-    """Client that authenticates with ``credentials``. Methods raise only the errors of ``app.kube.api_errors``."""
+    """Client that authenticates with ``credentials``. Methods raise only the errors of ``app.kube.api_errors``.
+
+    All timeouts are in seconds.
+    """
 
     def __init__(
         self,
@@ -106,7 +116,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> Resource | None:
-        """Look up the resource of a kind in the API server; return ``None`` if the kind is not served."""
+        """Return the resource of a kind from API discovery, or ``None`` if the API server does not serve the kind."""
         try:
             raw = await self._transport.send(discovery_request(api_version), timeout)
         except ApiError as error:
@@ -134,8 +144,8 @@ class KubeClient:
     ) -> bytes:
         """Return one page of a list over all namespaces, see :func:`list_request`.
 
-        ``timeout`` is the maximum duration and ``silence`` the maximum time without data, in seconds. Raises
-        ``AnswerTooLong`` if the answer has more than ``most`` bytes.
+        ``timeout`` limits the whole request, and ``silence`` the time without data. Raises ``AnswerTooLong`` if the
+        answer has more than ``most`` bytes.
         """
         request = list_request(
             resource,
@@ -166,7 +176,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Return the answer to a GET of any path, for example of a service's proxy or of a list with a selector."""
+        """Return the answer to a GET of any path, for example a list with a selector, or the proxy of a Service."""
         return await self._transport.send(read_request(path, query), timeout)
 
     async def patch(
@@ -181,7 +191,10 @@ class KubeClient:
         metadata_only: bool = False,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Patch an object and return its new version. An old ``resourceVersion`` in ``body`` leads to an error."""
+        """Patch an object and return its new version.
+
+        Raises ``ApiError`` (409) if ``body`` contains an outdated ``resourceVersion``.
+        """
         request = patch_request(
             resource,
             namespace,
@@ -200,7 +213,10 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Replace an object and return its new version. An old ``resourceVersion`` in ``body`` leads to an error."""
+        """Replace an object and return its new version.
+
+        Raises ``ApiError`` (409) if ``body`` contains an outdated ``resourceVersion``.
+        """
         return await self._transport.write(put_request(path, body), timeout)
 
     async def post(
@@ -257,9 +273,10 @@ class KubeClient:
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Return a context manager that opens a watch and yields its events, one JSON document each.
 
-        The events end when the API server ends the watch. Opening raises ``ApiError`` if the API server refuses, and
-        ``ApiUnavailable`` if the headers take longer than ``opening`` seconds. Reading raises ``ApiUnavailable`` if the
-        connection breaks, or if no data arrives for ``silence`` seconds.
+        The events end when the API server ends the watch, after ``timeout_seconds`` at the latest. Opening raises
+        ``ApiError`` if the API server refuses the watch, and ``ApiUnavailable`` if the response headers take longer
+        than ``opening``. Reading raises ``ApiUnavailable`` if the connection breaks, or if no data arrives for
+        ``silence``.
         """
         request = watch_request(
             resource,

@@ -1,4 +1,4 @@
-"""Finds the known names that a mistyped name can stand for."""
+"""Suggestions for a mistyped name: the known names that are similar to it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from difflib import get_close_matches
 from typing import Final
 
 _CUTOFF: Final = 0.75
+"""Minimum similarity (difflib's ratio, from 0 to 1) of names with more than one typo."""
+
 _SHORTEST: Final = 2
-"""Minimum length of a name with a typo: each name of one letter is one typo away from all others."""
+"""Minimum length of names that are compared, because a name of one letter is one typo away from all others."""
 
 
 def closest(name: str, known: Iterable[str], most: int) -> list[str]:
-    """Return at most ``most`` similar names, the most similar first: with many equal letters, or one typo away.
+    """Return at most ``most`` of the ``known`` names that are similar to ``name``. Upper and lower case are equal.
 
-    Upper and lower case are equal.
+    Names with a similarity of at least ``_CUTOFF`` come first, the most similar one at the front. Then come the other
+    names that are one typo away.
     """
     by_lower = {it.lower(): it for it in known}
     wanted = name.lower()
@@ -24,7 +27,10 @@ def closest(name: str, known: Iterable[str], most: int) -> list[str]:
 
 
 def is_typo(name: str, other: str) -> bool:
-    """Return true if one letter is wrong, missing or too much, or if two neighbours are swapped."""
+    """Return true if the names are equal or one typo apart: a wrong, missing or extra letter, or two swapped letters.
+
+    Swapped letters must be neighbours. Names of one letter are never a typo of each other.
+    """
     length = max(len(name), len(other))
     if abs(len(name) - len(other)) > 1 or min(len(name), len(other)) < _SHORTEST:
         return False
@@ -37,7 +43,7 @@ def is_typo(name: str, other: str) -> bool:
 
 
 def common_start(one: str, other: str) -> int:
-    """Return the number of equal characters at the beginning."""
+    """Return the length of the common prefix."""
     length = 0
     for left, right in zip(one, other, strict=False):
         if left != right:

@@ -26,13 +26,14 @@ _POD_SCHEDULED: Final = "PodScheduled"
 _FALSE: Final = "False"
 _GATED: Final = "SchedulingGated"
 _LONGEST_TIME: Final = 64
+"""Maximum number of characters of a time; a longer one is ignored."""
 
 LONGEST_MESSAGE: Final = 1024
 """Maximum number of characters of a condition's message; the rest is dropped."""
 
 
 def condition_of(conditions: Raw, type_: str) -> ConditionObject:
-    """Return the first condition of type ``type_``, like kube-scheduler; an empty one if the pod has no such condition.
+    """Return the first condition of type ``type_``, as kube-scheduler does. Without one, return an empty condition.
 
     Raises ``msgspec.ValidationError`` if the text of ``conditions`` contains ``type_`` and is invalid.
     """
@@ -47,10 +48,10 @@ def condition_of(conditions: Raw, type_: str) -> ConditionObject:
 
 
 def unschedulable(conditions: Raw) -> tuple[str, str]:
-    """Return since when (RFC 3339) the condition PodScheduled is False, and its message; both empty if it is not False.
+    """Return the time (RFC 3339) since which the condition PodScheduled is False, and the condition's message.
 
-    The time is also empty if it is unset or too long. Both are empty for a pod with scheduling gates, because the
-    condition of such a pod is False although kube-scheduler has not tried to place the pod.
+    Both are empty if the condition is not False. Both are also empty for a pod with scheduling gates: its condition is
+    False although kube-scheduler has not tried to place the pod. The time is empty if it is unset or too long.
     """
     condition = condition_of(conditions, _POD_SCHEDULED)
     if condition.status != _FALSE or condition.reason == _GATED:

@@ -23,10 +23,14 @@ import httptools
 from msgspec import Struct
 
 CONNECT_SECONDS: Final = 3.0
+"""Default timeout of the wait for a free slot of the pool, and of each connection attempt."""
+
 MOST_OPEN: Final = 128
 """Maximum number of connections in use. Further requests wait. kube-scheduler does not limit its concurrent binds."""
 
 _IDLE_SECONDS: Final = 30.0
+"""Maximum idle seconds of a connection that is used again. A connection that was idle for longer is closed instead."""
+
 _FINAL: Final = 200
 """Lowest status of a final answer. After a 1xx answer, the final answer follows."""
 
@@ -35,7 +39,7 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
-# Options that send small requests at once, and detect an unreachable peer within 50 seconds, even without a request.
+# These options send small requests at once. They detect an unreachable peer within 50 seconds, even without a request.
 SOCKET_OPTIONS: Final = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -185,14 +189,15 @@ class Connections:
         lines.append(f"Content-Length: {len(body)}")
         head = "\r\n".join(lines)
         if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
-            raise ValueError("a line break in a header")
+            raise ValueError("a line break in the path or a header")
         return f"{head}\r\n\r\n".encode(_TEXT) + body
 
     @asynccontextmanager
     async def acquire(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[WriteConnection]:
         """Yield an open connection for one request; on exit, return it to the pool.
 
-        Raises ``NotConnected`` if the wait for a free slot, or the connection attempt, takes longer than ``seconds``.
+        Raises ``NotConnected`` if the connection attempt fails, or if it or the wait for a free slot takes longer than
+        ``seconds``.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -231,12 +236,12 @@ class Connections:
             connection.close()
 
     def retire(self) -> None:
-        """Stop reusing connections: close idle ones now, and busy ones after their request."""
+        """Stop reusing connections: close idle connections now, and busy connections after their request."""
         self._retired = True
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close idle connections, because after a network failure, a request on such a connection would time out."""
+        """Close idle connections. After a network failure, a request on such a connection would time out."""
         for connection in self._idle:
             connection.close()
         self._idle.clear()

@@ -30,9 +30,9 @@ def _decode_plain_node(raw: bytes | Raw) -> Node:
 class CoreV1(Struct, frozen=True, eq=False):
     """Decoders for the pods and nodes of one snapshot, with the optional parts in ``extras``.
 
-    ``pod_object`` is the type of a pod's JSON, for callers that decode a pod inside another document; ``slim_pod``
-    converts it. ``node_annotations`` are the keys of the node annotations that are decoded; empty if all or none are
-    decoded. All decoders raise ``msgspec.DecodeError``; ``OversizedNode`` is a subclass of it.
+    ``pod_object`` is the wire form of a pod, for callers that decode a pod inside another document. ``slim_pod``
+    converts the wire form to a ``Pod``. ``node_annotations`` are the keys of the node annotations that are decoded;
+    empty if all or none are decoded. All decoders raise ``msgspec.DecodeError``; ``OversizedNode`` is a subclass of it.
     """
 
     extras: frozenset[Extra]
@@ -54,17 +54,17 @@ def core_v1(extras: Collection[Extra], node_annotations: Collection[str] | None 
     """Return decoders of these optional parts and node annotations. ``None`` means all node annotations."""
     if not extras and node_annotations is not None and not node_annotations:
         return PLAIN
-    wanted, kept = frozenset(extras), frozenset(node_annotations or ())
-    decode_node = _node_decoder(wanted, None if node_annotations is None else kept)
+    wanted, keys = frozenset(extras), frozenset(node_annotations or ())
+    decode_node = _node_decoder(wanted, None if node_annotations is None else keys)
     if wanted <= NODE_ONLY:
-        return CoreV1(wanted, PodObject, slim_pod, _decode_plain_pod, decode_node, kept)
+        return CoreV1(wanted, PodObject, slim_pod, _decode_plain_pod, decode_node, keys)
     pod_object, slim_whole = whole_pods(wanted)
     pods = Decoder[PodObject](pod_object)
 
     def decode_whole(raw: bytes | Raw) -> Pod:
         return slim_whole(pods.decode(raw))
 
-    return CoreV1(wanted, pod_object, slim_whole, decode_whole, decode_node, kept)
+    return CoreV1(wanted, pod_object, slim_whole, decode_whole, decode_node, keys)
 
 
 def _node_decoder(wanted: frozenset[Extra], annotations: frozenset[str] | None) -> Callable[[bytes | Raw], Node]:

@@ -59,6 +59,7 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 
     @property
     def is_hard(self) -> bool:
+        """True if nodes that violate the constraint are rejected (DoNotSchedule)."""
         return self.when_unsatisfiable == DO_NOT_SCHEDULE
 
     @property
@@ -75,6 +76,7 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """Fields of ``spec`` that scheduling reads, except the node name. The pods of one workload share one object.
 
+    ``gated``: true if the pod has scheduling gates. ``affinity``: node selector and required node affinity.
     ``oversized``: names of the pod's fields, labels included, that exceed their size limit and are empty here.
     ``parts``: the optional parts. Properties such as ``resources`` return a part, or raise ``NotDecoded`` if no plugin
     declares it.
@@ -101,6 +103,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def images(self) -> PodImages:
+        """Images of the pod's containers and image volumes."""
         return _declared(self.parts.images, Extra.IMAGES)
 
     @property
@@ -135,7 +138,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def pending_volumes(self) -> tuple[PodVolume, ...]:
-        """Volumes of the pod that have a claim. Empty once the pod has a node."""
+        """Volumes of the pod that have a claim, including generic ephemeral volumes. Empty once the pod has a node."""
         return _declared(self.parts.pending_volumes, Extra.PENDING_VOLUMES)
 
 
@@ -158,6 +161,7 @@ NOT_WAITING: Final = Waiting()
 class Pod(Struct, frozen=True, gc=False):
     """A pod of the snapshot or of a request. Unset strings are empty.
 
+    ``terminating``: true if the pod has a deletionTimestamp. ``finished``: true in the phases Succeeded and Failed.
     ``created`` is a UTC time of fixed length, so its text sorts by time. ``lifecycle`` has optional parts; ``None`` if
     no plugin declares any. The properties ``disruption`` and ``deletion_cost`` return these parts, or raise
     ``NotDecoded``.
@@ -196,12 +200,15 @@ class Pod(Struct, frozen=True, gc=False):
 
     @property
     def disruption(self) -> Disruption:
-        """Fields of the pod that preemption reads. Raises ``NotDecoded`` if no plugin declares them."""
+        """Fields of the pod that preemption and evictions read. Raises ``NotDecoded`` if no plugin declares them."""
         return _declared(self.lifecycle if isinstance(self.lifecycle, Disruption) else None, Extra.DISRUPTION)
 
     @property
     def deletion_cost(self) -> DeletionCost:
-        """Cost by which a ReplicaSet chooses pods to remove. Raises ``NotDecoded`` if no plugin declares it."""
+        """Deletion cost: a ReplicaSet removes the pods with the lowest cost first.
+
+        Raises ``NotDecoded`` if no plugin declares this part.
+        """
         return _declared(None if self.lifecycle is None else self.lifecycle.cost, Extra.DELETION_COST)
 
     def with_deletion_cost(self, cost: DeletionCost) -> Pod:
@@ -256,12 +263,12 @@ class Node(Struct, frozen=True, gc=False):
 
 
 def is_same(node: Node, other: Node) -> bool:
-    """Return whether two versions of a node differ only in resourceVersion and in fields that are not decoded."""
+    """Return whether two versions of a node differ at most in resourceVersion and in fields that are not decoded."""
     return node == other or replace(node, resource_version="") == replace(other, resource_version="")
 
 
 def is_same_spec(spec: PodSpec, other: PodSpec) -> bool:
-    """Return whether two specs are equal by value, even if they are not interned."""
+    """Return whether two specs have equal fields, although ``PodSpec`` compares by identity."""
     return spec is other or _values(spec) == _values(other)
 
 

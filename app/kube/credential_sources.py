@@ -53,9 +53,11 @@ class CredentialsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Names and contents of the CA, certificate and key files. The name of a missing file is ``None``.
+    """TLS settings: the CA, certificate and key files, in this order, and ``verify``.
 
-    The contents show if the kubelet, cert-manager or an exec plugin has replaced a file.
+    ``files``: names of the files, ``None`` for a file that the source does not set. ``contents``: contents of the files
+    that are set. A comparison of the contents shows if the kubelet, cert-manager or an exec plugin has replaced a file.
+    ``verify`` is false if the server's certificate is not checked.
     """
 
     files: tuple[str | None, ...]
@@ -101,7 +103,10 @@ class Source(Protocol):
 
 
 def source_of(kubeconfig: str, service_account: Path, context: str = "") -> Source:
-    """Return the source of credentials. A ``context`` by name needs a kubeconfig, and rules out a service account."""
+    """Return the source of credentials: ``kubeconfig`` if it is not empty, else the service account of the pod.
+
+    The source is ``~/.kube/config`` if the process has no service account, or if ``context`` is not empty.
+    """
     if kubeconfig:
         return Kubeconfig(kubeconfig, context)
     if not context and os.environ.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").is_file():
@@ -158,7 +163,7 @@ class Kubeconfig:
     def read(self) -> LoadedCredentials:
         opened, target = self._open(), _Target()
         with credentials_errors(self._where):
-            runs_plugin = _is_by_plugin(opened.user)
+            runs_plugin = _uses_exec_plugin(opened.user)
             expires = _run_plugin(opened) if runs_plugin else inf
             opened.loader.load_and_set(target)
             loaded: LoadedCredentials = target.loaded(expires, inf if runs_plugin else REREAD_SECONDS)
@@ -172,8 +177,8 @@ class Kubeconfig:
             current = None if config is None else self._context or config.safe_get("current-context")
             if not current:
                 return ""
-            said = config["contexts"].get_with_name(current)["context"].safe_get("namespace")
-            return str(said or "")
+            namespace = config["contexts"].get_with_name(current)["context"].safe_get("namespace")
+            return str(namespace or "")
 
     def _open(self) -> _Opened:
         self._where = f"kubeconfig {self._files}"
@@ -211,16 +216,19 @@ def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
 
 
 def _is_server_url(url: str) -> bool:
-    """Return whether the URL has the scheme http or https in lower case, a host, a valid port, and no white space."""
+    """Return whether the URL has the scheme http or https in lower case, a host, a valid port, and no white space.
+
+    A URL without a port is valid; port 0 is not.
+    """
     try:
         parts = urlsplit(url)
-        is_whole = url.startswith(("http://", "https://")) and not any(map(str.isspace, url))
-        return is_whole and bool(parts.hostname) and parts.port != 0
+        is_http = url.startswith(("http://", "https://")) and not any(map(str.isspace, url))
+        return is_http and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
 
 
-def _is_by_plugin(user: ConfigNode | None) -> bool:
+def _uses_exec_plugin(user: ConfigNode | None) -> bool:
     """Return whether an exec plugin supplies the credentials. A token or an auth-provider takes precedence over it."""
     return user is not None and "exec" in user and not any(it in user for it in ("token", "tokenFile", "auth-provider"))
 
@@ -242,10 +250,14 @@ def _missing_files(opened: _Opened) -> Iterator[str]:
 
 
 def _missing_plugin(opened: _Opened) -> Iterator[str]:
-    if _is_by_plugin(opened.user) and _command(opened.user) is None:
+    if _uses_exec_plugin(opened.user) and _command(opened.user) is None:
         entry = opened.user["exec"]
         command, hint = entry["command"], entry.safe_get("installHint")
-        where = f"no executable file {_beside(opened.user, command)}" if os.sep in command else f"no {command} in PATH"
+        where = (
+            f"no executable file {_in_config_folder(opened.user, command)}"
+            if os.sep in command
+            else f"no {command} in PATH"
+        )
         yield f"exec: there is {where}" + (f": {' '.join(hint.split())}" if hint else "")
 
 
@@ -255,10 +267,10 @@ def _command(user: ConfigNode) -> str | None:
     Like client-go, search PATH, or the kubeconfig's folder if the command has a slash.
     """
     command = user["exec"]["command"]
-    return shutil.which(_beside(user, command) if os.sep in command else command)
+    return shutil.which(_in_config_folder(user, command) if os.sep in command else command)
 
 
-def _beside(user: ConfigNode, command: str) -> str:
+def _in_config_folder(user: ConfigNode, command: str) -> str:
     return str(Path(user.path).absolute().parent / command)
 
 

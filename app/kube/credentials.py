@@ -37,13 +37,17 @@ RENEW_AT: Final = 0.9
 """Credentials are renewed after this fraction of the time from their reading to their expiry."""
 
 _PLUGIN_SECONDS: Final = 60.0
+"""Timeout of one read of the credentials, which can run an exec plugin."""
+
 _TRY_AGAIN_SECONDS: Final = 5.0
+"""Minimum seconds from a failed renewal to the next, and from a read to the next one because of a 401."""
+
 _SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin that returns expired credentials must not run for each request
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Server, credentials and proxy for one request. ``tls`` is the same object until certificates change.
+    """Server, credentials and proxy for requests. ``tls`` is the same object until certificates change.
 
     ``impersonated``: user whose permissions the requests have instead of the credentials' own; empty for none.
     """
@@ -128,7 +132,8 @@ class Credentials:
     def certificate_ends(self) -> float | None:
         """Expiry of the client certificate as a Unix time.
 
-        It is ``None`` if there is no certificate, if an exec plugin renews it, or before the first read.
+        It is ``None`` before the first read, or if the certificate is absent or cannot be parsed. It is also ``None``
+        if an exec plugin renews the certificate.
         """
         return self._certificate_ends
 
@@ -158,7 +163,8 @@ class Credentials:
     async def renewed(self, rejected: Access) -> Access:
         """Return the access for the retry of a request that was rejected with status 401. Raises ``CredentialsError``.
 
-        The credentials are read again, but only once if many requests are rejected at the same time.
+        The credentials are read again, but only once if many requests are rejected at the same time. They are not read
+        within 5 s of the previous read.
         """
         async with self._lock:
             too_soon = self._now() - self._read_at < _TRY_AGAIN_SECONDS
@@ -208,7 +214,7 @@ class Credentials:
 
 
 def _certificate_ends(loaded: LoadedCredentials) -> float | None:
-    """Return the expiry of the client certificate (Unix time); ``None`` if there is none or an exec plugin renews it.
+    """Return the expiry of the client certificate as a Unix time; for ``None``, see ``Credentials.certificate_ends``.
 
     The client's certificate is the first certificate in the file; the others belong to its issuers.
     """

@@ -1,7 +1,7 @@
 """Translation of in-tree volumes to volumes of the CSI drivers that replace the in-tree volume plugins.
 
-Only those plugins are translated that kube-scheduler translates with its default feature gates (``DRIVERS``). Source of
-the rules: ``k8s.io/csi-translation-lib`` of Kubernetes 1.36.
+``DRIVERS`` lists the in-tree plugins whose volumes are translated. These are the plugins that kube-scheduler translates
+with its default feature gates. Source of the rules: ``k8s.io/csi-translation-lib`` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ DRIVERS: Final[Mapping[str, str]] = {
     CINDER: "cinder.csi.openstack.org",
     PORTWORX: "pxd.portworx.com",
 }
-"""CSI driver of each in-tree plugin with volumes that kube-scheduler translates.
+"""CSI driver by in-tree plugin, for the plugins whose volumes kube-scheduler translates.
 
 ``isCSIMigrationOn`` (NodeVolumeLimits) and ``isCSIMigrationOnForPlugin`` (VolumeBinding) list these plugins only. Azure
 Files and vSphere volumes have been migrated too, but kube-scheduler does not translate them.
 """
 
 NOT_COUNTED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""Migrated plugins that kube-scheduler does not translate: it does not count their volumes for a CSI driver."""
+"""Migrated plugins that kube-scheduler does not translate, so their volumes do not use up the limit of a CSI driver."""
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
@@ -55,6 +55,8 @@ _TOPOLOGY_KEYS: Final[Mapping[str, str]] = {
 """Topology key of the CSI driver, by in-tree plugin. For other plugins, the node affinity is not translated."""
 
 _UNSPECIFIED: Final = "UNSPECIFIED"
+"""Placeholder for an unknown project or zone in the handle of a GCE disk."""
+
 _EBS_URL: Final = "aws://"
 _EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
 _MANAGED: Final = "managed"
@@ -140,6 +142,7 @@ def gce_disk(name: str, zones_label: str | None = None) -> MigratedVolume:
 
 
 def _region_of(zones: Iterable[str]) -> str:
+    """Return the region of all zones. Raises ``Untranslatable`` if a zone is malformed, or if the regions differ."""
     regions: set[str] = set()
     for zone in zones:
         parts = zone.split("-")
@@ -198,31 +201,33 @@ def migrated_affinity(
     if key is None:
         return affinity
     zone, region = _labels_used(affinity, labels)
-    if _values(affinity, zone):
+    if _has_values(affinity, zone):
         affinity = _renamed(affinity, zone, key)
     elif zone in labels:
         affinity = _with_zones(affinity, key, labels[zone])
-    if region == BETA_REGION and _values(affinity, region):
+    if region == BETA_REGION and _has_values(affinity, region):
         affinity = _renamed(affinity, region, REGION)
     return affinity
 
 
 def _labels_used(affinity: RequiredNodeAffinity | None, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the label keys for zone and region: the beta or stable keys, as in the affinity or else in the labels."""
     keys = frozenset[str]() if affinity is None else affinity.label_keys()
-    for known in (keys, labels.keys()):
-        if ZONE in known:
+    for present in (keys, labels.keys()):
+        if ZONE in present:
             return ZONE, REGION
-        if BETA_ZONE in known:
+        if BETA_ZONE in present:
             return BETA_ZONE, BETA_REGION
     return ZONE, REGION
 
 
-def _values(affinity: RequiredNodeAffinity | None, key: str) -> bool:
+def _has_values(affinity: RequiredNodeAffinity | None, key: str) -> bool:
     terms = () if affinity is None else affinity.terms or ()
     return any(it.key == key and it.values for term in terms for it in term.expressions)
 
 
 def _renamed(affinity: RequiredNodeAffinity | None, key: str, name: str) -> RequiredNodeAffinity | None:
+    """Return the affinity with the label key ``key`` replaced by ``name``."""
     if affinity is None:
         return None
 
@@ -234,6 +239,7 @@ def _renamed(affinity: RequiredNodeAffinity | None, key: str, name: str) -> Requ
 
 
 def _with_zones(affinity: RequiredNodeAffinity | None, key: str, label: str) -> RequiredNodeAffinity | None:
+    """Return the affinity with an additional requirement in each term: ``key`` In the zones of the zone ``label``."""
     zones = tuple(sorted({it.strip() for it in label.split(BETWEEN_ZONES)} - {""}))
     if not zones:
         return affinity

@@ -55,23 +55,26 @@ def _parse_declared(data: bytes) -> frozenset[str]:
     sorted order is therefore ignored.
     """
     registered = iter((*_REGISTERED, None))
-    awaited = next(registered)
+    expected = next(registered)
     declared: set[str] = set()
     for name in _FEATURES.decode(data) or ():
-        while awaited is not None and awaited < name:
-            awaited = next(registered)
-        if awaited is None:
+        while expected is not None and expected < name:
+            expected = next(registered)
+        if expected is None:
             break
-        if awaited == name:
-            declared.add(sys.intern(awaited))
-            awaited = next(registered)
+        if expected == name:
+            declared.add(sys.intern(expected))
+            expected = next(registered)
     return frozenset(declared & _NEEDED)
 
 
 _restarts_all: Final = shared(RESTART_RULES, _parse_rules)
 
 declared_features_of: Final = shared(DECLARED_FEATURES, _parse_declared)
-"""Return features that a node declares and a pod can require. Raises ``Oversized``, ``msgspec.ValidationError``."""
+"""Return the features that a node declares and a pod can require.
+
+Raises ``Oversized`` or ``msgspec.ValidationError``.
+"""
 
 
 def needed_features(rules: Iterable[Raw], *, host_network: bool, host_users: bool) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Annotation ``controller.kubernetes.io/pod-deletion-cost``: a ReplicaSet removes its pods of low cost first.
+"""Annotation ``controller.kubernetes.io/pod-deletion-cost``: a ReplicaSet removes its pods with the lowest cost first.
 
 Source of the rules: ``pkg/apis/core/helper`` of Kubernetes 1.36.
 """
@@ -19,7 +19,11 @@ DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _KEY: Final = DELETION_COST.encode()
 _NUMBER: Final = re.compile("-[0-9]+|0|[1-9][0-9]*")
 _LONGEST_NUMBER: Final = 32
+"""Maximum characters of a number. A longer text is treated as invalid, although Go accepts any zeros after a minus."""
+
 _LONGEST_TEXT: Final = 64
+"""Maximum characters of ``DeletionCost.invalid``."""
+
 _INT32: Final = range(-(2**31), 2**31)
 _MOST_SHARED: Final = 1024
 """Maximum number of values that pods share in memory."""
@@ -28,7 +32,8 @@ _MOST_SHARED: Final = 1024
 class DeletionCost(Struct, frozen=True, gc=False):
     """Deletion cost of a pod. ``value`` is ``None`` if the annotation is absent or not a 32-bit integer.
 
-    ``invalid``: beginning of a text that is not a 32-bit integer. The ReplicaSet controller takes it as 0.
+    ``invalid``: if the annotation is not a 32-bit integer, its first 64 characters, or ``(empty)`` for an empty text.
+    The ReplicaSet controller treats such an annotation as 0.
     """
 
     value: int | None = None
@@ -47,7 +52,7 @@ def cost_of(text: str) -> DeletionCost:
 
 
 def deletion_cost_of(annotations: Raw) -> DeletionCost:
-    """Return the deletion cost in a pod's annotations. They are decoded only if its key occurs in them.
+    """Return the deletion cost in a pod's annotations. They are decoded only if they contain its key.
 
     Raises ``msgspec.ValidationError``.
     """

@@ -25,18 +25,18 @@ _BY_SCHEDULER: Final = "PreemptionByScheduler"
 
 
 class Lifecycle(Struct, frozen=True, gc=False):
-    """``cost``: the pod's deletion cost; ``None`` if no plugin declares this part."""
+    """Optional parts of a pod outside its spec: the deletion ``cost``, ``None`` if no plugin declares this part."""
 
     cost: DeletionCost | None = None
 
 
 class Disruption(Lifecycle, frozen=True, gc=False):
-    """Fields of a pod that preemption and evictions read: start time, readiness, and whether it can or does preempt.
+    """Fields of a pod that preemption and evictions read, in addition to those of ``Lifecycle``.
 
     ``never_preempts`` is true if the ``preemptionPolicy`` is Never. ``started`` is ``status.startTime`` (Unix time);
     ``None`` until a kubelet has accepted the pod. ``preempted`` is true if the condition DisruptionTarget is True with
-    reason PreemptionByScheduler. ``ready`` is true if the condition Ready is True. ``pending`` is true in the phase
-    Pending.
+    reason PreemptionByScheduler: the pod is a victim of preemption. ``ready`` is true if the condition Ready is True.
+    ``pending`` is true in the phase Pending.
     """
 
     never_preempts: bool = False

@@ -1,7 +1,7 @@
 """Optional parts of pods and nodes, decoded only if a plugin declares them: requests, host ports, images and more.
 
-These parts are read from the largest fields of a pod. The pods of a workload differ there only in values that are not
-read, for example the name of a token volume or the start time of a container. So these pods share the decoded parts.
+These parts are read from the largest fields of a pod. In these fields, the pods of a workload differ only in values
+that are not read, for example the name of a token volume. So these pods share the decoded parts.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from app.kube.volumes import PodVolume, VolumeSources, volumes_of, with_claims
 PORTS: Final = "spec.containers.ports"
 IMAGES: Final = "spec.containers.image"
 MOST_PORTS: Final = 256
+"""Maximum number of host ports of one pod. If a pod has more, none is read."""
+
 MOST_IMAGES: Final = 128
-"""Maximum number of images of one pod. If a pod has more, none is read. ``MOST_PORTS`` limits host ports likewise."""
+"""Maximum number of images of one pod. If a pod has more, none is read."""
 
 ANY_IP: Final = "0.0.0.0"
 _TCP: Final = "TCP"
@@ -198,7 +200,7 @@ _SHARED: WeakValueDictionary[tuple[object, ...], PodParts] = WeakValueDictionary
 def pod_parts(
     extras: frozenset[Extra], spec: PodSpecExtras, status: PodStatusExtras
 ) -> tuple[PodParts, tuple[str, ...]]:
-    """Return the parts in ``extras``, and the names of oversized fields. The parts of oversized fields are empty.
+    """Return the parts in ``extras``, and the names of oversized fields. A part read from an oversized field is empty.
 
     Raises ``msgspec.ValidationError``.
     """

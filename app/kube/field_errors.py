@@ -14,7 +14,10 @@ from typing import Final
 from app.kube.selectors import is_label_key, is_label_value
 
 _MOST_NAME: Final = 63
+"""Maximum bytes of a label value, and of the part of a label key after the slash."""
+
 _MOST_PREFIX: Final = 253
+"""Maximum bytes of the part of a label key before the slash."""
 
 _CHARACTERS: Final = (
     "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
@@ -48,7 +51,7 @@ _IN_JSON: Final = {ord(it): f"\\u{ord(it):04x}" for it in "<>&\u2028\u2029"}
 
 
 def invalid(path: str, value: str | Sequence[str] | None, detail: str) -> str:
-    """Return the error message for an invalid value. A list is printed as JSON, and a missing list as ``null``."""
+    """Return the error message for an invalid value: a text, a list (printed as JSON), or ``None`` (as ``null``)."""
     shown = _quoted(value) if isinstance(value, str) else _as_json(value)
     return f"{path}: Invalid value: {shown}: {detail}"
 

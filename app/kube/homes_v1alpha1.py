@@ -21,7 +21,10 @@ API_VERSION: Final = "homeport.dev/v1alpha1"
 KIND: Final = "Home"
 
 _LONGEST_NAME: Final = 200
+"""Maximum characters of the name of a Home before the hash."""
+
 _DIGITS: Final = 12
+"""Number of hexadecimal digits of the hash in the name of a Home."""
 
 
 class RecordedKeeper(Struct, frozen=True, gc=False):

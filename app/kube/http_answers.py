@@ -21,6 +21,7 @@ _NEVER_SENT: Final = (
     httpx.ProxyError,
     httpx.UnsupportedProtocol,
 )
+"""Errors after which the server cannot have received the request."""
 
 
 async def whole_answer(response: httpx.Response, most: float = inf) -> HttpResponse:
@@ -54,6 +55,7 @@ def checked_body(request: Request, response: HttpResponse) -> bytes:
 
 
 def error_of(request: Request, error: httpx.HTTPError) -> KubeError:
+    """Convert an error of httpx. A write that the server might have received becomes ``UnknownOutcome``."""
     cause = f"{type(error).__name__} {error}".strip()
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout) and not request.writes:
         return ApiSilent(f"{request}: {cause}")
@@ -61,6 +63,7 @@ def error_of(request: Request, error: httpx.HTTPError) -> KubeError:
 
 
 def no_response(request: Request, cause: str) -> KubeError:
+    """Return the error for a request that was sent and has no complete response."""
     return UnknownOutcome(f"{request}: {cause}") if request.writes else ApiUnavailable(f"{request}: {cause}")
 
 
@@ -83,6 +86,7 @@ async def lines_of(request: Request, response: httpx.Response) -> AsyncGenerator
 
 
 async def lines_of_stream(request: Request, stream: Stream) -> AsyncGenerator[bytes, None]:
+    """Yield the complete lines of a watch, like ``lines_of``, but from a ``Stream``."""
     try:
         while lines := await stream.lines():
             for line in lines:

@@ -1,4 +1,4 @@
-"""Interned label sets. Equal sets are the same object, which pods of a workload share. So comparisons are fast."""
+"""Interned label sets. Equal sets are the same object, so comparisons are fast. The pods of a workload share a set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from weakref import WeakValueDictionary
 
 
 class LabelSet(dict[str, str]):
-    """Immutable labels of an object. Only :func:`label_set` may create them, so that equal sets are the same object."""
+    """Labels of an object. Only :func:`label_set` creates them, and nothing changes them.
+
+    So equal sets are the same object.
+    """
 
     __slots__ = ("__weakref__",)
 

@@ -13,7 +13,7 @@ MISSING: Final[Any] = object()
 
 
 class Newest(OrderedDict[K, V]):
-    """Dict of at most ``most`` entries. If it is full, ``put`` evicts the oldest entry: the one put longest ago."""
+    """Dict of at most ``most`` entries. If it is full, ``put`` evicts the entry that was put longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -60,8 +60,7 @@ class Memo(Generic[K, V]):
         if weight > self._half // 8:
             return
         if self._weight + weight > self._half:
-            kept = self.young.keys()
-            self._weights = {it: self._weights[it] for it in kept}
+            self._weights = {it: self._weights[it] for it in self.young}
             self._old, self.young, self._weight = self.young, {}, 0
         self.young[key] = value
         self._weights[key] = weight

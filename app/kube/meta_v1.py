@@ -20,7 +20,8 @@ ObjectKey = tuple[str, str]
 ANNOTATION_DOMAIN: Final = "homeport.dev/"
 """Prefix of Homeport's annotations.
 
-Models of pods and owners contain no other annotations: no code reads others, and they are most of a pod's bytes.
+The field ``annotations`` of pods and owners contains only these, because other annotations are most of a pod's bytes.
+Decoders that need another annotation read it into a field of its own, for example ``app.kube.deletion_cost``.
 """
 
 ACTIVATED: Final = f"{ANNOTATION_DOMAIN}activated"
@@ -36,10 +37,14 @@ LARGEST_PART: Final = 64 << 10
 """Maximum bytes of one part of an object that users write, for example a pod's affinity. Longer parts are not read."""
 
 _LONGEST_KEY: Final = 253
+"""Maximum characters of an annotation's key. Annotations with a longer key are dropped."""
+
 _LONGEST_VALUE: Final = 1 << 10
-"""Maximum characters of an annotation's value. Longer values are dropped, because Homeport does not write any."""
+"""Maximum characters of an annotation's value. Longer values are dropped, because Homeport writes only shorter ones."""
 
 _MOST_POD_ANNOTATIONS: Final = 16
+"""Maximum number of Homeport annotations that are read from one pod."""
+
 _HOMEPORT_ANNOTATIONS: Final = tuple(
     ANNOTATION_DOMAIN + it
     for it in ("home", "home-after", "home-replaces", "never-evict", "policy", "preempting", "unclear-bind")
@@ -47,11 +52,16 @@ _HOMEPORT_ANNOTATIONS: Final = tuple(
 """Annotations that are read first if a pod has too many, so that a user cannot displace them with other annotations."""
 
 _LONGEST_VERSION: Final = 20
-"""Digits of the largest unsigned 64-bit integer, the type of resourceVersions in the API server."""
+"""Number of digits of the largest unsigned 64-bit integer, the type of resourceVersions in the API server."""
 
 _MEMO_BYTES: Final = 2 << 20
+"""Maximum bytes of the cache of one field."""
+
 _MEMO_ENTRY: Final = 4096
+"""Maximum bytes of a field's JSON for which the parsed value is cached."""
+
 _MEMO_OVERHEAD: Final = 200
+"""Assumed bytes of a cached value, in addition to its JSON."""
 
 T = TypeVar("T")
 
@@ -96,14 +106,14 @@ class MetadataObject(Struct, rename="camel"):
     deletion_timestamp: str | None = None
 
 
-class PartialObjectObject(Struct):
+class PartialMetadataObject(Struct):
     """PartialObjectMetadata, or a complete object from which only the metadata is decoded."""
 
     metadata: MetadataObject
 
 
 class Oversized(Exception):  # not a ValidationError, because the object is valid
-    """Raised if a part of an object (``field``) exceeds its size limit, so that it is not read."""
+    """Raised if a part of an object (``field``) exceeds its limit of bytes or entries, so that it is not read."""
 
     def __init__(self, field: str) -> None:
         super().__init__(f"{field}: more than {LARGEST_PART} bytes")
@@ -206,7 +216,7 @@ def _parse_controller(data: bytes) -> OwnerReference | None:
 
 
 def _find_controller(data: bytes) -> OwnerReference | None:
-    """Return the controller among very many references. Decode only this reference, which is three times as fast."""
+    """Return the controller in a very long list. Only this reference is decoded, which is three times as fast."""
     flags = _FLAGS.decode(data) or []
     if _CONTROLS not in flags:
         return None
@@ -253,7 +263,7 @@ def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
     return {key: annotations[key] for key in homeport_first[:_MOST_POD_ANNOTATIONS]}
 
 
-def partial_object(wire: PartialObjectObject) -> PartialObject:
+def partial_object(wire: PartialMetadataObject) -> PartialObject:
     """Convert the metadata of a decoded object. Raises ``msgspec.ValidationError`` if it has no name."""
     meta = wire.metadata
     return PartialObject(
@@ -282,7 +292,7 @@ def required(value: str | None, field: str) -> str:
     return value
 
 
-_PARTIAL_DECODER: Final = Decoder[PartialObjectObject](PartialObjectObject)
+_PARTIAL_DECODER: Final = Decoder[PartialMetadataObject](PartialMetadataObject)
 
 
 def decode_partial(raw: bytes | Raw) -> PartialObject:

@@ -10,6 +10,8 @@ import re
 from typing import Final
 
 LONGEST: Final = 253
+"""Maximum characters of a name."""
+
 _LONGEST_LABEL: Final = 63
 _SHOWN: Final = 64
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")

@@ -65,7 +65,7 @@ class NodeSelectorTerm(Struct, frozen=True, gc=False):
         return bool(self.expressions or self.fields) and all(it.well_formed for it in self.expressions)
 
     def names(self) -> frozenset[str] | None:
-        """Return the node names that all In requirements on ``metadata.name`` allow; ``None`` if the term has none."""
+        """Return the node names that all In requirements on ``metadata.name`` allow; without any, return ``None``."""
         named = [frozenset(it.values) for it in self.fields if it.key == NAME_FIELD and it.operator == IN]
         return frozenset.intersection(*named) if named else None
 
@@ -145,6 +145,7 @@ class NodeMatcher:
         self._terms = None if terms is None else [_Term(it) for it in dict.fromkeys(terms) if it.can_match]
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the node with this name and these labels matches."""
         if self._pairs and not self._pairs <= labels.items():
             return False
         if self._terms is None:
@@ -206,12 +207,13 @@ class _Term:
                 return False
         if self._barred and any(labels[key] in self._barred[key] for key in self._barred.keys() & labels.keys()):
             return False
-        if self._compared and not all(_compares(labels[key], up, than) for key, up, than in self._compared):
+        if self._compared and not all(_compares(labels[key], greater, bound) for key, greater, bound in self._compared):
             return False
         return not self._fields or all(it.matches_field(name) for it in self._fields)
 
 
 def _compares(value: str, greater: bool, bound: int) -> bool:
+    """Return whether ``value`` is an integer that is greater than ``bound``, or less if ``greater`` is false."""
     number = _int64(value)
     return number is not None and (number > bound if greater else number < bound)
 

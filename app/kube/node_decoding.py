@@ -57,7 +57,7 @@ _taints_of: Final = shared("spec.taints", _parse_taints)
 
 
 def slim_node(node: NodeObject, parts: NodeParts = NOTHING_OF_NODE) -> Node:
-    """Convert a decoded Node.
+    """Convert the wire form of a node to ``Node``.
 
     Raises ``msgspec.ValidationError``, which names the invalid field. Raises ``OversizedNode`` for oversized labels or
     taints, because a node without its labels or taints would give wrong results for all pods.

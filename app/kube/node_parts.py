@@ -17,14 +17,14 @@ from app.kube.node_state import NO_NODE_ANNOTATIONS, NodeState, annotations_of_n
 from app.kube.requests import ResourceList, allocatable_of
 
 _LARGEST_IMAGES: Final = 1 << 20
-"""Maximum bytes of ``status.images``, twenty times what a kubelet reports by default. A longer list counts as empty."""
+"""Maximum bytes of ``status.images``, twenty times what a kubelet reports by default. A longer list is not read."""
 
 
 class NodeParts(Struct, frozen=True):
     """Optional parts of a node. A part that no plugin declares is ``None``.
 
-    ``images`` maps each name of each image to the image's size in bytes. ``annotations`` are the node's annotations
-    that plugins declare.
+    ``extras``: all declared parts, including parts of pods. ``images`` maps each name of each image to the image's size
+    in bytes. ``annotations`` are the node's annotations that plugins declare.
     """
 
     extras: frozenset[Extra] = frozenset()
@@ -67,9 +67,10 @@ def _parse_images(data: bytes) -> Mapping[str, int]:
 def node_parts(
     extras: frozenset[Extra], annotations: Collection[str] | None, meta: MetadataObject, status: NodeStatusObject
 ) -> NodeParts:
-    """Decode the requested parts of a node. Raises ``Oversized`` or ``msgspec.ValidationError``.
+    """Decode the parts in ``extras``, and the node annotations with the keys ``annotations`` (``None``: all keys).
 
-    If the list of images exceeds ``_LARGEST_IMAGES``, it is treated as empty, because images affect only scores.
+    If the list of images exceeds ``_LARGEST_IMAGES``, it is treated as empty, because images affect only scores. Raises
+    ``Oversized`` or ``msgspec.ValidationError``.
     """
     return NodeParts(
         extras,

@@ -28,8 +28,10 @@ _LABEL_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GT, LT)
 _FIELD_OPERATORS: Final = (IN, NOT_IN)
 
 _MOST_FLAWS: Final = 64
+"""Maximum number of errors in the message for preferred terms that cannot be parsed."""
+
 _LONGEST_FLAWS: Final = 16 << 10
-"""Maximum characters of the message for terms that cannot be parsed. ``_MOST_FLAWS``: maximum number of its errors."""
+"""Maximum characters of this message."""
 
 
 class RequirementObject(Struct):
@@ -161,7 +163,10 @@ def _parse_preferred(data: bytes) -> PreferredNodeAffinity:
 
 
 def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> PreferredNodeAffinity:
-    """Convert preferred terms. If a term cannot be parsed, return only the errors. ``path``: path of the list."""
+    """Convert preferred terms. If a term cannot be parsed, the result has only ``invalid``, the errors of all terms.
+
+    ``path`` names the list in these errors.
+    """
     relevant = [(index, it) for index, it in enumerate(terms) if it.matters]
     flaws = (flaw for index, it in relevant if it.preference for flaw in it.preference.flaws(f"{path}[{index}]"))
     if errors := list(islice(flaws, _MOST_FLAWS)):

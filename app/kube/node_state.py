@@ -24,6 +24,8 @@ PRESSURE: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnav
 
 _READY: Final = "Ready"
 _LONGEST_MACHINE: Final = 253
+"""Maximum characters of a systemUUID. A longer one is ignored."""
+
 _LONGEST_VALUE: Final = 1 << 10
 """Maximum characters of an annotation's value. Longer values are truncated."""
 
@@ -101,7 +103,7 @@ NO_NODE_ANNOTATIONS: Final = NodeAnnotations((), {})
 
 
 def annotations_of_node(raw: Raw, keys: Collection[str] | None) -> Mapping[str, str]:
-    """Return the annotations with these keys, or all if ``keys`` is ``None``. Raises ``msgspec.ValidationError``."""
+    """Return the annotations with these keys; ``None`` stands for all keys. Raises ``msgspec.ValidationError``."""
     data = bytes(raw) or b"null"
     if keys is not None and not any(key.encode() in data for key in keys):
         return NodeAnnotations(keys, {})
@@ -109,8 +111,8 @@ def annotations_of_node(raw: Raw, keys: Collection[str] | None) -> Mapping[str, 
         annotations = parse_map(data) or {}
     except msgspec.DecodeError as error:
         raise msgspec.ValidationError(f"metadata.annotations: {error}") from None
-    kept = sorted(annotations if keys is None else keys)
-    present = {sys.intern(key): (annotations[key] or "")[:_LONGEST_VALUE] for key in kept if key in annotations}
+    wanted = sorted(annotations if keys is None else keys)
+    present = {sys.intern(key): (annotations[key] or "")[:_LONGEST_VALUE] for key in wanted if key in annotations}
     return NodeAnnotations(keys, present)
 
 
@@ -127,6 +129,7 @@ def _conditions(raw: Raw) -> Mapping[str, str]:
 
 
 def _ready(status: str | None) -> str:
+    """Return the status of the Ready condition, with Unknown for any invalid value; empty if it is not reported."""
     if status is None:
         return ""
     return status if status in (TRUE, FALSE) else UNKNOWN

@@ -53,8 +53,11 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
     """PersistentVolumeClaim. ``volume_name`` is the PersistentVolume to which the claim is bound, or which it requests.
 
     ``class_name`` is empty if the claim has no StorageClass. ``labels`` are empty if they are oversized. ``request`` is
-    the requested size. ``request``, ``selector`` and ``selected_node`` are ``None`` if absent. If ``request`` or
-    ``selector`` cannot be read, it is ``None`` and ``invalid`` is the error.
+    the requested size. ``request``, ``selector`` and ``selected_node`` are ``None`` if absent. ``lost`` is true in the
+    phase Lost: the claim's volume no longer exists.
+
+    ``invalid``: error if the selector or the size cannot be read; otherwise empty. An invalid selector is ``None``. If
+    the selector or the size is too long, both are ``None``.
     """
 
     namespace: str
@@ -104,12 +107,14 @@ class ClaimReference(Struct, frozen=True, gc=False):
     uid: str
 
     def is_to(self, claim: PersistentVolumeClaim) -> bool:
+        """Return whether this is a reference to ``claim``. A reference without UID fits every claim of this name."""
         return (self.namespace, self.name) == claim.key and self.uid in ("", claim.uid)
 
 
 class PersistentVolume(Struct, frozen=True, gc=False):
     """PersistentVolume. ``affinity`` is ``None`` if every node can use the volume.
 
+    ``claim`` is ``None`` if the volume is neither bound nor reserved. ``available`` is true in the phase Available.
     ``driver`` and ``handle`` are empty unless it is a CSI volume. ``in_tree_plugin`` is empty unless its plugin is in
     ``csi_migration.DRIVERS``. For such a volume, ``migrated`` is the equivalent CSI volume and ``migrated_affinity``
     its affinity. If the volume cannot be translated, ``migrated`` is ``None`` and ``untranslatable`` is the error.
@@ -240,9 +245,9 @@ def _bounded(name: str | None) -> str:
     return sys.intern(text if len(text) <= _LONGEST else text[:_LONGEST] + "…")
 
 
-def _class_name(annotations: Mapping[str, str | None], said: str | None) -> str:
-    """Return the StorageClass name. The beta annotation takes precedence over the field."""
-    return _bounded(annotations.get(_BETA_CLASS, said))
+def _class_name(annotations: Mapping[str, str | None], field: str | None) -> str:
+    """Return the StorageClass name. The beta annotation takes precedence over the field of the spec."""
+    return _bounded(annotations.get(_BETA_CLASS, field))
 
 
 def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:

@@ -18,7 +18,7 @@ from app.kube.meta_v1 import Oversized, shared
 from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 POD_AFFINITY: Final = "spec.affinity.podAffinity"
-"""Name of the field in messages about oversized terms, used for terms of ``podAntiAffinity``, too."""
+"""Name of the field in messages about oversized terms. It also stands for the terms of ``podAntiAffinity``."""
 
 MOST_TERMS: Final = 32
 """Maximum number of affinity and anti-affinity terms of one pod, required and preferred together.
@@ -67,8 +67,8 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
         if self.selector is None:
             return False
         if other.namespace not in self.namespaces:
-            spaces = self.namespace_selector
-            if spaces is None or not spaces.matches(other.namespace_labels):
+            namespace_selector = self.namespace_selector
+            if namespace_selector is None or not namespace_selector.matches(other.namespace_labels):
                 return False
         return self.selector.matches(other.labels)
 
@@ -233,9 +233,9 @@ def peers_of(term: PodAffinityTerm, namespaces_of: Callable[[Selector], Iterable
     """
     if term.selector is None:
         return None
-    spaces = term.namespace_selector
-    if means_all_namespaces(spaces):
+    namespace_selector = term.namespace_selector
+    if means_all_namespaces(namespace_selector):
         return Peers(term.selector)
-    chosen = () if spaces is None else namespaces_of(spaces)
-    names = frozenset(term.namespaces).union(chosen)
+    selected = () if namespace_selector is None else namespaces_of(namespace_selector)
+    names = frozenset(term.namespaces).union(selected)
     return Peers(term.selector, names) if names else None

@@ -198,13 +198,14 @@ _NO_WHOLE_STATUS: Final = _WholePodStatusObject()
 
 def _interned(
     wire: _PodSpecObject,
-    more: PodParts,
+    parts: PodParts,
     node_selector: tuple[tuple[str, str], ...],
     terms: tuple[NodeSelectorTerm, ...] | None,
     tolerations: tuple[Toleration, ...],
     spread: tuple[TopologySpreadConstraint, ...],
     oversized: tuple[str, ...],
 ) -> PodSpec:
+    """Return the shared object with these field values."""
     key = (
         sys.intern(wire.scheduler_name or DEFAULT_SCHEDULER_NAME),
         wire.priority or 0,
@@ -213,7 +214,7 @@ def _interned(
         tolerations,
         spread,
         oversized,
-        more,
+        parts,
     )
     spec = _SPECS.get(key)
     if spec is None:
@@ -221,18 +222,21 @@ def _interned(
     return spec
 
 
-def _read_in_part(
-    labels: Raw, wire: _PodSpecObject, parts: PodParts, also: tuple[str, ...]
+def _without_oversized(
+    labels: Raw, wire: _PodSpecObject, parts: PodParts, oversized_parts: tuple[str, ...]
 ) -> tuple[LabelSet, PodSpec]:
-    """Return labels and spec of a pod, without oversized parts. ``also`` names oversized fields of ``parts``."""
+    """Return labels and spec of a pod, with empty values for oversized fields, which ``PodSpec.oversized`` names.
+
+    ``oversized_parts``: oversized fields that are read for ``parts``.
+    """
     oversized: list[str] = []
 
-    def read(part: Callable[[Raw], T], raw: Raw, instead: T) -> T:
+    def read(parse: Callable[[Raw], T], raw: Raw, empty: T) -> T:
         try:
-            return part(raw)
+            return parse(raw)
         except Oversized as error:
             oversized.append(error.field)
-            return instead
+            return empty
 
     nothing: tuple[Any, ...] = ()
     label_set = read(labels_of, labels, NO_LABELS)
@@ -240,7 +244,7 @@ def _read_in_part(
     terms = read(required_terms_of, wire.affinity, None)
     tolerations = read(_tolerations_of, wire.tolerations, nothing)
     spread = read(_spread_of, wire.topology_spread_constraints, nothing)
-    return label_set, _interned(wire, parts, node_selector, terms, tolerations, spread, (*oversized, *also))
+    return label_set, _interned(wire, parts, node_selector, terms, tolerations, spread, (*oversized, *oversized_parts))
 
 
 def slim_pod(
@@ -249,9 +253,10 @@ def slim_pod(
     oversized: tuple[str, ...] = (),
     lifecycle: Lifecycle | None = None,
 ) -> Pod:
-    """Convert a decoded Pod. ``oversized``: names of oversized fields; their parts are empty in ``parts``.
+    """Convert the wire form of a pod to ``Pod``, with the optional ``parts`` and ``lifecycle``.
 
-    Raises ``msgspec.ValidationError``, which names the invalid field.
+    ``oversized``: names of oversized fields; parts that are read from them are empty. Raises
+    ``msgspec.ValidationError``, which names the invalid field.
     """
     meta, spec, status = pod.metadata, pod.spec or _NO_SPEC, pod.status or _NO_STATUS
     try:
@@ -266,7 +271,7 @@ def slim_pod(
             oversized,
         )
     except Oversized:
-        labels, slim = _read_in_part(meta.labels, spec, parts, oversized)
+        labels, slim = _without_oversized(meta.labels, spec, parts, oversized)
     return Pod(
         namespace=sys.intern(meta.namespace or "default"),
         name=required(meta.name, "metadata.name"),
@@ -312,7 +317,7 @@ def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any
 
 
 def _with_cost(kind: type[PodObject], slim: Callable[[Any], Pod]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
-    """Return the type and the function that also reads the deletion cost."""
+    """Return the type, and a function like ``slim`` that also reads the deletion cost."""
 
     def with_cost(pod: PodObject) -> Pod:
         slimmed, cost = slim(pod), deletion_cost_of(pod.metadata.annotations)

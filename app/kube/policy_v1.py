@@ -27,11 +27,12 @@ _Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 class PodDisruptionBudget(Struct, frozen=True, gc=False):
     """PodDisruptionBudget. If its selector is null, empty or invalid, ``selector`` is ``None``.
 
-    Preemption takes an empty selector as one that selects no pod. For the Eviction API it selects every pod of the
-    namespace; then ``guards_all`` is true. ``allows_unready``: the policy for unhealthy pods is AlwaysAllow. An
-    oversized selector is replaced by one that selects every pod of the namespace, so that no protected pod is missed.
-    ``disrupted_pods`` are the names of pods that are already being evicted. ``is_outdated``: the status is that
-    of an earlier spec.
+    For preemption, an empty selector selects no pod. For the Eviction API, it selects every pod of the namespace, and
+    ``guards_all`` is true. An oversized selector is replaced by one that selects every pod of the namespace, so that no
+    protected pod is missed.
+
+    ``disrupted_pods``: names of pods that are already being evicted. ``allows_unready``: true if the policy for
+    unhealthy pods is AlwaysAllow. ``is_outdated``: true if the status belongs to an earlier version of the spec.
     """
 
     namespace: str
@@ -52,11 +53,17 @@ class PodDisruptionBudget(Struct, frozen=True, gc=False):
         return (self.namespace, self.name)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Return whether preemption counts a pod of the namespace with these labels; ``False`` without labels."""
+        """Return whether preemption treats a pod of the budget's namespace with these labels as protected.
+
+        Return ``False`` for a pod without labels.
+        """
         return bool(labels) and self.selector is not None and self.selector.matches(labels)
 
     def guards(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the Eviction API checks the budget before it evicts such a pod of the namespace."""
+        """Return whether the Eviction API checks this budget before it evicts a pod with these labels.
+
+        The pod is in the namespace of the budget.
+        """
         return self.guards_all or (self.selector is not None and self.selector.matches(labels))
 
 

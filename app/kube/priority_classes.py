@@ -15,7 +15,10 @@ SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-no
 
 
 class PriorityClass(Struct, frozen=True, gc=False):
-    """PriorityClass. ``is_default``: true if pods without a class get this one. ``policy``: empty if absent."""
+    """PriorityClass. ``is_default``: true if pods without a class get this one.
+
+    ``policy``: ``preemptionPolicy``, empty if absent.
+    """
 
     name: str
     uid: str

@@ -51,6 +51,7 @@ _ABSENT: Final = object()
 
 
 def _of(scalars: str = "", **nested: Schema) -> dict[str, Schema]:
+    """Return the schema of an object. ``scalars``: names of its scalar fields. ``nested``: schemas of other fields."""
     return dict.fromkeys(scalars.split(), SCALAR) | nested
 
 
@@ -274,7 +275,7 @@ READ_ANNOTATIONS: Final = frozenset(
 
 
 def projected(kind: Kind[Any], document: Mapping[str, Any], node_annotations: Collection[str] = ()) -> dict[str, Any]:
-    """Return a copy of an object, reduced to its schema. Annotations in ``node_annotations`` are kept on nodes."""
+    """Return a copy of an object, reduced to its schema. A node keeps its annotations in ``node_annotations``, too."""
     annotations = READ_ANNOTATIONS.union(node_annotations if kind == NODES else ())
     named = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
     result: dict[str, Any] = _projected(SCHEMAS.get(kind, PARTIAL), named, annotations)

@@ -29,7 +29,7 @@ _NANO: Final = -9
 _MOST: Final = 2**63 - 1
 _LEAST: Final = -(2**63)
 _DIGITS: Final = 18
-"""Maximum digits of a decimal quantity for which Go uses the 64-bit form."""
+"""Maximum number of digits of a decimal quantity for which Go uses the 64-bit form."""
 
 _EXACT_POWERS: Final = 19
 """Number of powers of ten, starting with 10**0, that fit into 64 bits."""
@@ -53,7 +53,7 @@ _DECIMAL: Final[Mapping[bytes, int]] = {
 }
 _BINARY: Final[Mapping[bytes, int]] = {b"Ki": 10, b"Mi": 20, b"Gi": 30, b"Ti": 40, b"Pi": 50, b"Ei": 60}
 _MAX_BINARY_DIGITS: Final[Mapping[int, int]] = {10: 11, 20: 8, 30: 5, 40: 2}
-"""Maximum digits before a binary suffix for which Go uses the 64-bit form, by the suffix's power of two."""
+"""Maximum number of digits before a binary suffix for which Go uses the 64-bit form, by the suffix's power of two."""
 
 _MEMO_BYTES: Final = 256 << 10
 _MEMO_OVERHEAD: Final = 200
@@ -83,6 +83,7 @@ class Quantity(Struct, frozen=True, gc=False):
         return self._scaled(-3)
 
     def _scaled(self, scale: int) -> int:
+        """Return the amount in units of ``10**scale``."""
         return self._of_wide(scale - self.scale) if self.wide else self._of_narrow(scale - self.scale)
 
     def _of_narrow(self, places: int) -> int:
@@ -96,7 +97,8 @@ class Quantity(Struct, frozen=True, gc=False):
         """Round up. As in Go, most negative numbers with a remainder get 1 too much: -1.5 becomes 0."""
         unscaled = self.unscaled
         if places <= 0:
-            return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))  # like Go on amd64
+            # Go computes int64(math.Pow10(n)). On amd64, this is -2**63 if the power exceeds 64 bits.
+            return _wrapped(unscaled * (_power(-places) if -places < _EXACT_POWERS else _LEAST))
         divisor = _power(places)
         if unscaled < _MOST and places < _EXACT_POWERS:
             low = _wrapped(unscaled)

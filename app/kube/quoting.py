@@ -20,6 +20,8 @@ _PRINTED: Final = "LMNPS"
 """Unicode categories printed without escapes: letters, marks, numbers, punctuation, symbols."""
 
 _LONGEST_SHOWN: Final = 128
+"""Maximum number of characters of a text that ``shortened`` does not truncate."""
+
 _TWO_DIGITS: Final = 0x80
 _FOUR_DIGITS: Final = 0x10000
 

@@ -49,11 +49,10 @@ UNREAD_REQUESTS: Final = (
 """Message with which plugins reject a pod as unresolvable if its requests were not read."""
 
 DEFAULT_MILLI_CPU: Final = 100
-DEFAULT_MEMORY: Final = 200 << 20
-"""Assumed memory request, in bytes, of a container without one. ``DEFAULT_MILLI_CPU``: assumed cpu request.
+"""Assumed cpu request, in thousandths of a core, of a container without one. Only scores use this default."""
 
-Only scores use these defaults.
-"""
+DEFAULT_MEMORY: Final = 200 << 20
+"""Assumed memory request, in bytes, of a container without one. Only scores use this default."""
 
 _DEFAULTS: Final[Mapping[str, Quantity]] = {CPU: Quantity(DEFAULT_MILLI_CPU, -3), MEMORY: Quantity(DEFAULT_MEMORY)}
 _NO_DEFAULTS: Final[Mapping[str, Quantity]] = {}
@@ -63,6 +62,8 @@ _VOLUMES_PREFIX: Final = "attachable-volumes-"
 _KUBERNETES_DOMAIN: Final = "kubernetes.io/"
 _QUOTA_PREFIX: Final = "requests."
 _LONGEST_NAME: Final = 317
+"""Maximum characters of a resource name, including its domain. Resources with a longer name are omitted."""
+
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 
 _MEMO_BYTES: Final = 2 << 20
@@ -116,6 +117,7 @@ class PodRequests(NamedTuple):
         return size + len(self.overhead)
 
     def has_status(self) -> bool:
+        """Return whether the status reports resources of the pod or of one of its containers."""
         return any(it.actuated is not None for it in self._each())
 
     def _each(self) -> Iterable[Requests]:
@@ -238,10 +240,11 @@ class _EffectiveRequests:
         self._init_containers = [(it.keeps_running, self._of_init(it)) for it in requests.init_containers]
         self.overhead = _requests_of(Raw(requests.overhead))
         whole, effective = _requests_of(Raw(requests.pod.requests)), self._effective(requests.pod)
-        self.level = {name: effective.get(name, ZERO) for name in whole if _is_of_pods(name)}
+        self.level = {name: effective.get(name, ZERO) for name in whole if _can_be_pod_level(name)}
         """Pod-level requests by resource."""
 
     def _of_init(self, container: Requests) -> Amounts:
+        """Return the requests of an init container. The status is used only for sidecars."""
         return self._effective(container) if container.keeps_running else _requests_of(Raw(container.requests))
 
     def _effective(self, container: Requests) -> Amounts:
@@ -287,18 +290,20 @@ class _EffectiveRequests:
         return most
 
 
-def _is_of_pods(name: str) -> bool:
+def _can_be_pod_level(name: str) -> bool:
     """Return whether kube-scheduler supports the resource in pod-level requests."""
     return name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES_PREFIX)
 
 
 def _add(amounts: Mapping[str, Quantity], to: Amounts) -> None:
+    """Add ``amounts`` to the amounts in ``to``."""
     for name, amount in amounts.items():
         known = to.get(name)
         to[name] = amount if known is None else known + amount
 
 
 def _raise_to(amounts: Amounts, others: Mapping[str, Quantity]) -> None:
+    """Raise each of ``amounts`` to the amount in ``others`` if that is greater. Add missing resources."""
     for name, amount in others.items():
         known = amounts.get(name)
         if known is None or amount.exceeds(known):

@@ -41,13 +41,18 @@ class _CELObject(Struct):
 
 
 class SelectorObject(Struct):
+    """Selector of devices in JSON."""
+
     cel: _CELObject | None = None
 
     def slim(self) -> str | None:
+        """Return the CEL expression; ``None`` if the selector has none."""
         return None if self.cel is None else self.cel.expression or ""
 
 
 class TolerationObject(Struct):
+    """Toleration of device taints in JSON."""
+
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -219,22 +224,27 @@ def amount(raw: Raw) -> Amount:
 
 
 def maybe_amount(raw: Raw) -> Amount | None:
+    """Like ``amount``, but return ``None`` if the quantity is absent or null."""
     return None if bytes(raw) in (b"", b"null") else amount(raw)
 
 
 def amounts(quantities: Mapping[str, Raw] | None) -> dict[str, Amount]:
+    """Return quantities in billionths, by name; empty for ``None``. Errors are those of ``amount``."""
     return {sys.intern(name): amount(raw) for name, raw in (quantities or {}).items()}
 
 
 def required_affinity_of(node_selector: NodeSelectorObject | None) -> RequiredNodeAffinity | None:
+    """Convert a NodeSelector; ``None`` stays ``None``."""
     return None if node_selector is None else RequiredNodeAffinity(terms=node_selector.slim())
 
 
 def device_id(driver: str | None, pool: str | None, device: str | None) -> DeviceID:
+    """Return the identity of a device. ``None`` becomes an empty string."""
     return (sys.intern(driver or ""), sys.intern(pool or ""), sys.intern(device or ""))
 
 
 def texts(values: list[str] | None) -> tuple[str, ...] | None:
+    """Convert a list to a tuple; ``None`` stays ``None``."""
     return None if values is None else tuple(values)
 
 
@@ -263,7 +273,7 @@ def _claim_spec(spec: _ResourceClaimSpecObject | None) -> ClaimSpec:
 def _extended_for(meta: MetadataObject) -> tuple[tuple[str, str], ...]:
     """Return the pods (name, UID) for which a scheduler created this claim because they request extended resources.
 
-    Usually there are none.
+    The result is empty for all other claims.
     """
     data = bytes(meta.annotations)
     if _EXTENDED_BYTES not in data or (parse_map(data) or {}).get(EXTENDED_RESOURCE_CLAIM) != "true":

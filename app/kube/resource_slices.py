@@ -193,6 +193,7 @@ def decode_slice(raw: bytes | Raw) -> ResourceSlice:
 
 
 def _slice_parts(spec: _SliceSpecObject) -> tuple[tuple[Device, ...], tuple[CounterUse, ...], bool]:
+    """Return (devices, counter sets, false), or two empty tuples and true if the slice or a quantity is too long."""
     devices, counters = bytes(spec.devices) or b"null", bytes(spec.shared_counters) or b"null"
     if len(devices) + len(counters) > LARGEST_SLICE:
         return (), (), True

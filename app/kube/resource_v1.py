@@ -1,4 +1,4 @@
-"""ResourceClaims, ResourceSlices and DeviceClasses (``resource.k8s.io/v1``), reduced to the fields for allocation.
+"""ResourceClaims, ResourceSlices and DeviceClasses (``resource.k8s.io/v1``), reduced to what device allocation reads.
 
 Amounts are integers in billionths, the smallest unit of a quantity, so that sums and comparisons are exact. The
 configuration of drivers is not decoded.
@@ -21,13 +21,13 @@ CLAIM_SPEC: Final = "spec.devices"
 SLICE_SPEC: Final = "spec"
 
 MOST_REQUESTS: Final = 32
-MOST_SELECTORS: Final = 32
-MOST_RESULTS: Final = 32
-"""Maximum number of devices allocated to a claim.
+"""Maximum number of requests of a claim, and of its constraints, as in the API server."""
 
-``MOST_REQUESTS`` limits the requests and the constraints of a claim, and ``MOST_SELECTORS`` the selectors of a request.
-The API server has the same limits.
-"""
+MOST_SELECTORS: Final = 32
+"""Maximum number of selectors of a request, as in the API server."""
+
+MOST_RESULTS: Final = 32
+"""Maximum number of devices allocated to a claim, as in the API server."""
 
 LARGEST_SLICE: Final = 1 << 20
 """Maximum bytes of the devices and counters of a slice. If there are more, no device and no counter is read."""
@@ -75,8 +75,9 @@ class DeviceTaint(Struct, frozen=True, gc=False):
 class ExactRequest(Struct, frozen=True):
     """Request for devices: the field ``exactly`` of a claim's request, or a named entry of ``firstAvailable``.
 
-    ``selectors`` are CEL expressions; ``None`` stands for a selector without an expression. ``admin_access`` is
-    ``None`` if not set. ``capacity`` is ``None`` if no capacity is requested.
+    ``mode`` is ``allocationMode``, empty if not set; ``count`` is 0 if not set. ``selectors`` are CEL expressions;
+    ``None`` stands for a selector without an expression. ``admin_access`` is ``None`` if not set. ``capacity`` is
+    ``None`` if no capacity is requested.
     """
 
     name: str
@@ -174,7 +175,10 @@ class ResourceClaim(Struct, frozen=True):
 
 
 class RequestPolicy(Struct, frozen=True):
-    """Policy of a shared capacity: the amounts that a request can consume. ``None`` means not set."""
+    """Policy of a shared capacity: the amounts that a request can consume. ``None`` means not set.
+
+    ``has_range`` is true if the policy has a ``validRange``: ``minimum``, ``maximum`` and ``step``.
+    """
 
     default: Amount | None = None
     valid_values: tuple[Amount, ...] | None = None
@@ -216,7 +220,8 @@ class Device(Struct, frozen=True):
 class ResourceSlice(Struct, frozen=True):
     """ResourceSlice: some devices of a pool, or counters that the devices of the pool share.
 
-    ``count`` is the number of slices of the pool. If ``oversized``, devices and counters are not read.
+    ``count`` is the number of slices of the pool. ``per_device`` is true if each device names its nodes itself
+    (``perDeviceNodeSelection``). If ``oversized``, devices and counters are not read.
     """
 
     name: str

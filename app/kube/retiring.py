@@ -1,8 +1,8 @@
 """httpx transport that can be retired: requests in flight continue, and the transport closes after the last of them.
 
 After a network failure, a broken connection in the pool looks idle, and the next request on it waits until its timeout.
-So if a response is missing, ``app.kube.transport`` retires the transport with all its connections, and creates a new
-transport.
+So if a response does not arrive, ``app.kube.transport`` retires the transport with all its connections, and creates a
+new transport.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class RetirableTransport(httpx.AsyncBaseTransport):
 
     @property
     def closed(self) -> bool:
+        """True once ``inner`` is closed or being closed."""
         return self._closed
 
     async def _request_done(self) -> None:
@@ -57,7 +58,7 @@ class RetirableTransport(httpx.AsyncBaseTransport):
 
 
 class _CountedBody(httpx.AsyncByteStream):
-    """Body of a response. When it is closed for the first time, the transport counts the request as done."""
+    """Body of a response. When it is closed for the first time, its request is no longer in flight."""
 
     def __init__(self, body: httpx.AsyncByteStream, transport: RetirableTransport) -> None:
         self._body = body

@@ -19,7 +19,7 @@ WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 _MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 _MIGRATED_BYTES: Final = _MIGRATED.encode()
 _MOST_DRIVERS: Final = 1024
-"""Maximum number of CSI drivers, and of migrated plugins, of one node. Further ones are not read."""
+"""Maximum number of CSI drivers, and of migrated plugins, that are read from one CSINode. The rest is dropped."""
 
 
 class StorageClass(Struct, frozen=True, gc=False):
@@ -186,6 +186,7 @@ def _parse_topologies(data: bytes) -> tuple[bool, tuple[Selector, ...]]:
 
 
 def _terms(terms: Iterable[_TopologyObject]) -> Iterator[Selector]:
+    """Yield the selectors of the terms that can match a node."""
     for term in terms:
         expressions = term.match_label_expressions
         if not expressions:

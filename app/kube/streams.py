@@ -25,6 +25,8 @@ _MOST_UNPRODUCTIVE: Final = 64 << 10
 """Maximum number of bytes in a row that neither end the headers nor contain data of the body."""
 
 _LONGEST_ERROR_BODY: Final = 1 << 20
+"""Maximum bytes of the body of an error response."""
+
 _INFORMATIONAL: Final = range(100, 200)
 _SUCCESS: Final = range(200, 300)
 _TEXT: Final = "latin-1"
@@ -61,7 +63,10 @@ class Stream(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     async def answer(self) -> HttpResponse:
-        """Return status, headers and, unless status is 2xx, the body. Raises ``BrokenConnection`` or ``Silent``."""
+        """Wait for the response. Return its status, its headers, and the body unless the status is 2xx.
+
+        Raises ``BrokenConnection`` or ``Silent``.
+        """
         while not (self._ended or self._status in _SUCCESS):
             await self._wait_for_data()
         if self._fault is not None and self._status not in _SUCCESS:
@@ -210,7 +215,7 @@ class Stream(asyncio.Protocol):
             self._reader.set_result(None)
 
     def _check_silence(self) -> None:
-        """End the stream if it was silent for too long. Time during which no reader waits is not counted."""
+        """End the stream if no data arrived for ``silence`` seconds while a reader was waiting."""
         if self._reader is None or self._reader.done():
             self._last_data_at = self._loop.time()
         left = self._last_data_at + self._silence - self._loop.time()

@@ -55,6 +55,7 @@ class Tolerance:
         self._equal = {(it.key, it.effect, it.value) for it in distinct if it.operator in ("", "Equal")}
 
     def tolerates(self, taint: Taint) -> bool:
+        """Return whether one of the tolerations matches the taint."""
         key, effect, value = taint.key, taint.effect, taint.value
         exists, equal = self._exists, self._equal
         for pair in ((key, effect), (key, ""), ("", effect), ("", "")):

@@ -1,8 +1,8 @@
 """Transport of requests to the API server with current credentials. Failures become ``app.kube.api_errors``.
 
-Reads use httpx. Writes use ``app.kube.connections``, so that a write can be cancelled until it is sent. Watches carry
-most of the data, so they use ``app.kube.streams``, which takes less CPU time. If a proxy is configured, all requests
-use httpx.
+Reads use httpx. Writes use ``app.kube.connections``, so that a ``PreSendCheck`` can stop a write until it is sent.
+Watches carry most of the data, so they use ``app.kube.streams``, which takes less CPU time. If a proxy is configured,
+all requests use httpx.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Transport:
             stream.close()
 
     async def write(self, request: Request, seconds: float, before: PreSendCheck = allow_write) -> bytes:
-        """Send a write and return the body of the response. If the caller has a trace, add a span to the trace."""
+        """Send a write and return the body of the response. If the caller is traced, add a span to its trace."""
         tracing = self._tracing
         span = None if tracing is None else tracing.outgoing(f"{request.method} {_written_kind(request.path)}")
         if span is None:
@@ -89,15 +89,16 @@ class Transport:
         """Send a write, with a timeout of ``seconds`` after sending. On status 401, retry once with new credentials."""
         try:
             access = await self._credentials.access()
-            answered = await self._written(request, access, seconds, before)
-            if answered.status == _UNAUTHORIZED:
+            response = await self._written(request, access, seconds, before)
+            if response.status == _UNAUTHORIZED:
                 access = await self._credentials.renewed(access)
-                answered = await self._written(request, access, seconds, before)
+                response = await self._written(request, access, seconds, before)
         except CredentialsError as error:
             raise ApiUnavailable(str(error)) from error
-        return checked_body(request, answered)
+        return checked_body(request, response)
 
     async def _written(self, request: Request, access: Access, seconds: float, before: PreSendCheck) -> HttpResponse:
+        """Send a write once and return the response, whatever its status."""
         if self._network is not None or access.proxy:
             return await self._written_by_httpx(request, access, seconds, before)
         connections = self._connections_for(access)
@@ -153,18 +154,18 @@ class Transport:
         body of more than ``most`` bytes raises ``AnswerTooLong``.
         """
         async with self._converted_errors(request, f"no answer within {seconds:g} s"), asyncio.timeout(seconds):
-            answered = await whole_answer(await self._authorized(request, min(seconds, silence)), most)
-        return checked_body(request, answered)
+            response = await whole_answer(await self._authorized(request, min(seconds, silence)), most)
+        return checked_body(request, response)
 
     @asynccontextmanager
     async def stream(self, request: Request, silence: float, opening: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Yield the lines of a streamed response as they arrive.
+        """Open a streamed response for the time of an ``async with`` block; yield an iterator over its lines.
 
         ``silence`` is the maximum number of seconds without data. ``opening`` is the timeout of the response headers.
         """
-        async with AsyncExitStack() as held:
-            lines = await self._opened(request, silence, opening, held)
-            await held.enter_async_context(aclosing(lines))
+        async with AsyncExitStack() as stack:
+            lines = await self._opened(request, silence, opening, stack)
+            await stack.enter_async_context(aclosing(lines))
             try:
                 yield lines
             except ApiSilent:
@@ -172,25 +173,25 @@ class Transport:
                 raise
 
     async def _opened(
-        self, request: Request, silence: float, opening: float, held: AsyncExitStack
+        self, request: Request, silence: float, opening: float, stack: AsyncExitStack
     ) -> AsyncGenerator[bytes, None]:
-        """Open a stream; ``held`` closes it. The API server sends headers at once, even if there are no events."""
+        """Open a stream; ``stack`` closes it. The API server sends headers at once, even if there are no events."""
         async with self._converted_errors(request, f"not opened within {opening:g} s"), asyncio.timeout(opening):
             try:
                 access = await self._credentials.access()
                 if self._network is not None or access.proxy:
-                    return await self._opened_by_httpx(request, silence, held)
-                stream, answered = await self._streamed(request, access, silence, held)
-                if answered.status == _UNAUTHORIZED:
+                    return await self._opened_by_httpx(request, silence, stack)
+                stream, response = await self._streamed(request, access, silence, stack)
+                if response.status == _UNAUTHORIZED:
                     access = await self._credentials.renewed(access)
-                    stream, answered = await self._streamed(request, access, silence, held)
+                    stream, response = await self._streamed(request, access, silence, stack)
             except CredentialsError as error:
                 raise ApiUnavailable(str(error)) from error
-            checked_body(request, answered)
+            checked_body(request, response)
             return lines_of_stream(request, stream)
 
     async def _streamed(
-        self, request: Request, access: Access, silence: float, held: AsyncExitStack
+        self, request: Request, access: Access, silence: float, stack: AsyncExitStack
     ) -> tuple[Stream, HttpResponse]:
         try:
             connections = self._connections_for(access)
@@ -200,8 +201,8 @@ class Transport:
         try:
             stream = await connections.connect(lambda: Stream(raw, silence), _CONNECT_SECONDS)
             self._streams.add(stream)
-            held.callback(self._streams.discard, stream)
-            held.callback(stream.close)
+            stack.callback(self._streams.discard, stream)
+            stack.callback(stream.close)
             return stream, await stream.answer()
         except (NotConnected, BrokenConnection) as error:
             raise ApiUnavailable(f"{request}: {error}") from error
@@ -210,10 +211,10 @@ class Transport:
             raise ApiSilent(f"{request}: {error}") from error
 
     async def _opened_by_httpx(
-        self, request: Request, silence: float, held: AsyncExitStack
+        self, request: Request, silence: float, stack: AsyncExitStack
     ) -> AsyncGenerator[bytes, None]:
         response = await self._authorized(request, silence)
-        held.push_async_callback(response.aclose)
+        stack.push_async_callback(response.aclose)
         if not response.is_success:
             checked_body(request, await whole_answer(response))
         return lines_of(request, response)
@@ -256,6 +257,7 @@ class Transport:
         return await self._attempt(request, access, silence)
 
     async def _attempt(self, request: Request, access: Access, silence: float) -> httpx.Response:
+        """Send a request once and return the response, with an unread body. Raises ``httpx.HTTPError``."""
         http = await self._http_for(access)
         built = http.build_request(
             request.method,
@@ -270,7 +272,7 @@ class Transport:
             response = await http.send(built, stream=True)
         except AttributeError as error:
             # If the peer has closed the connection, httpcore sets socket options without a socket.
-            raise httpx.ConnectError(f"closed as soon as it was open: {error}") from error
+            raise httpx.ConnectError(f"the server closed the connection at once: {error}") from error
         if response.headers.get("content-encoding", "identity") != "identity":
             # Reject compressed data, which can expand to a thousand times its size. The request does not accept it.
             await response.aclose()
@@ -317,6 +319,7 @@ def _network(access: Access) -> httpx.AsyncBaseTransport:
 
 
 def _same_peer(known: Access | None, access: Access) -> bool:
+    """Return whether both have the same proxy and certificates."""
     return known is not None and known.tls is access.tls and known.proxy == access.proxy
 
 
@@ -333,7 +336,10 @@ def _headers(request: Request, access: Access) -> dict[str, str]:
 
 
 def _written_kind(path: str) -> str:
-    """Return resource and subresource of a namespaced path without object names, for example ``pods/binding``."""
+    """Return resource and subresource of a namespaced path without object names, for example ``pods/binding``.
+
+    For any other path, return its last segment.
+    """
     rest = path.rpartition("/namespaces/")[2].split("/")[1:] if "/namespaces/" in path else path.split("/")[-1:]
     return "/".join((*rest[:1], *rest[2:]))
 

@@ -35,13 +35,13 @@ def without_match_fields(affinity: RequiredNodeAffinity | None) -> RequiredNodeA
     """
     if affinity is None:
         return None
-    kept: list[NodeSelectorTerm] = []
+    terms: list[NodeSelectorTerm] = []
     for term in affinity.terms or ():
         if all(it.operator in (IN, NOT_IN) and len(it.values) == 1 for it in term.fields):
             if term.fields and not term.expressions:
                 return None
-            kept.append(NodeSelectorTerm(term.expressions))
-    return RequiredNodeAffinity(terms=tuple(kept))
+            terms.append(NodeSelectorTerm(term.expressions))
+    return RequiredNodeAffinity(terms=tuple(terms))
 
 
 def _parse_affinity_by_labels(data: bytes) -> RequiredNodeAffinity | None:
@@ -50,5 +50,7 @@ def _parse_affinity_by_labels(data: bytes) -> RequiredNodeAffinity | None:
 
 _AFFINITY_FIELD: Final = "spec.nodeAffinity"
 affinity_of: Final = shared(_AFFINITY_FIELD, _parse_affinity)
+"""Return the node affinity of a volume, including ``matchFields``; ``None`` without affinity."""
+
 affinity_by_labels_of: Final = shared(_AFFINITY_FIELD, _parse_affinity_by_labels)
-"""Return the affinity without ``matchFields``. Volumes of a node or zone share the result, which saves memory."""
+"""Return the node affinity ``without_match_fields``. Volumes of a node or zone share the result, which saves memory."""

@@ -55,13 +55,13 @@ class Disk(Struct, frozen=True, gc=False):
         return self.monitors if self.kind == RBD_DISK else _ONE_PLACE
 
     @property
-    def is_written(self) -> bool:
+    def is_exclusive(self) -> bool:
         """True if the pod uses the disk exclusively. An EBS disk is used exclusively even if it is read-only."""
         return not self.read_only or self.kind == EBS_DISK
 
 
 class PodVolume(Struct, frozen=True, gc=False):
-    """Volume of a pod. A valid volume has one source; several sources are tolerated here.
+    """Volume of a pod. A valid volume has one source, but a volume with several sources is read, too.
 
     ``claim``: name of the volume's claim, or ``None``. If ``ephemeral``, the claim is created for the pod.
     ``migrated``: CSI equivalent of an in-tree volume. ``untranslatable``: error if there is no equivalent.
@@ -76,11 +76,11 @@ class PodVolume(Struct, frozen=True, gc=False):
 
     @property
     def is_attachable(self) -> bool:
-        """True if the volume might belong to a CSI driver: it then counts for the attachable volumes of a node."""
+        """True if the volume might belong to a CSI driver, and so use up the driver's volume limit of a node."""
         return self.claim is not None or self.ephemeral or self.migrated is not None or bool(self.untranslatable)
 
     def claim_name(self, pod_name: str) -> str | None:
-        """Return the name of the volume's claim, if the pod is named ``pod_name``; ``None`` without a claim."""
+        """Return the name of the volume's claim; ``None`` without a claim. ``pod_name``: name of the volume's pod."""
         if self.claim is not None:
             return self.claim
         return f"{pod_name}-{self.name}" if self.ephemeral else None
@@ -95,10 +95,10 @@ class Disks:
         self._at: dict[tuple[str, str, str], tuple[set[str], set[str]]] = {}
         for volume in volumes:
             for disk in volume.disks:
-                every, written = self._at.setdefault(disk.image, (set(), set()))
+                every, exclusive = self._at.setdefault(disk.image, (set(), set()))
                 every.update(disk.places)
-                if disk.is_written:
-                    written.update(disk.places)
+                if disk.is_exclusive:
+                    exclusive.update(disk.places)
 
     def __bool__(self) -> bool:
         return bool(self._at)
@@ -111,8 +111,8 @@ class Disks:
         locations = self._at.get(disk.image)
         if locations is None:
             return False
-        every, written = locations
-        return not (every if disk.is_written else written).isdisjoint(disk.places)
+        every, exclusive = locations
+        return not (every if disk.is_exclusive else exclusive).isdisjoint(disk.places)
 
 
 class VolumeSources(Struct, rename="camel"):
@@ -130,6 +130,7 @@ class VolumeSources(Struct, rename="camel"):
     portworx_volume: Raw = Raw()
 
     def sources(self) -> tuple[Raw, ...]:
+        """Return the JSON of each source, empty if absent."""
         return (
             self.persistent_volume_claim,
             self.ephemeral,
@@ -210,7 +211,10 @@ def volumes_of(volumes: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
 
 
 def with_claims(volumes: Iterable[VolumeSources]) -> tuple[PodVolume, ...]:
-    """Return only the volumes that have a claim. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+    """Return only the volumes that have a claim, including generic ephemeral volumes.
+
+    Raises ``Oversized`` or ``msgspec.ValidationError``.
+    """
     return tuple(it for it in volumes_of(volumes) if it.claim is not None or it.ephemeral)
 
 

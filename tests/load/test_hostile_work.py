@@ -156,7 +156,7 @@ def test_what_is_too_long_is_no_work_at_all(shop: Shop, shape: str) -> None:
 
 def test_kept_counts_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     most = 1 << 20
-    monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
+    monkeypatch.setattr(counters, "_MIN_ENTRIES", 0)
     for level in ("_MOST_SELECTION_BYTES", "_MOST_TOPOLOGY_BYTES", "_MOST_DOMAINS_BYTES"):
         monkeypatch.setattr(counters, level, most)
     shop = Shop(NODES, pods=600)
@@ -176,7 +176,7 @@ def test_kept_counts_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> No
 def test_counts_that_grow_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """What weighs little when it is asked for first may count a thousand nodes later."""
     most = 100_000
-    monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
+    monkeypatch.setattr(counters, "_MIN_ENTRIES", 0)
     monkeypatch.setattr(counters, "_WEIGH_EVERY", 100)
     monkeypatch.setattr(counters, "_MOST_SELECTION_BYTES", most)
     shop = Shop(NODES, pods=0)

@@ -420,8 +420,8 @@ class Snapshot(RuleBasedStateMachine):
         selections, topologies, domains = set(counts._selections), set(counts._topologies), set(counts._domains)
         assert domains == {it for selection in selections for it in selection.domains}
         assert domains == {it for topology in topologies for it in topology.users}
-        assert {it for it in selections if counts._pairs_of(it)} == {
-            it for row in counts._by_pair.values() for it in row
+        assert {it for it in selections if counts._index_keys_of(it)} == {
+            it for row in counts._by_index_key.values() for it in row
         }
         eligibilities = set(counts._eligibilities.values())
         assert topologies == {it for eligibility in eligibilities for it in eligibility.topologies.values()}
@@ -455,11 +455,11 @@ class CrowdedSnapshot(Snapshot):
     """The same with room for two or three of a thing: counts are given up and made anew all the time."""
 
     limits: ClassVar[list[dict[str, int]]] = [
-        {"_LARGEST_SHAPE": 0, "_MOST_SELECTION_BYTES": 4_000},
-        {"_LARGEST_SHAPE": 0, "_MOST_TOPOLOGY_BYTES": 30_000},
-        {"_LARGEST_SHAPE": 0, "_MOST_DOMAINS_BYTES": 2_500},
+        {"_MIN_ENTRIES": 0, "_MOST_SELECTION_BYTES": 4_000},
+        {"_MIN_ENTRIES": 0, "_MOST_TOPOLOGY_BYTES": 30_000},
+        {"_MIN_ENTRIES": 0, "_MOST_DOMAINS_BYTES": 2_500},
         {
-            "_LARGEST_SHAPE": 0,
+            "_MIN_ENTRIES": 0,
             "_MOST_SELECTION_BYTES": 4_000,
             "_MOST_TOPOLOGY_BYTES": 30_000,
             "_MOST_DOMAINS_BYTES": 2_500,
@@ -472,7 +472,7 @@ class PiecemealSnapshot(Snapshot):
 
     limits: ClassVar[list[dict[str, int]]] = [
         {},
-        {"_LARGEST_SHAPE": 0, "_MOST_SELECTION_BYTES": 4_000, "_MOST_TOPOLOGY_BYTES": 30_000},
+        {"_MIN_ENTRIES": 0, "_MOST_SELECTION_BYTES": 4_000, "_MOST_TOPOLOGY_BYTES": 30_000},
     ]
 
     def __init__(self) -> None:

@@ -83,9 +83,9 @@ def test_a_check_finds_what_is_wrong() -> None:
     picture.nodes["n2"].totals.add(CORE.decode_pod(encoded(pod_object(containers=[asks]))))
 
     assert [
-        "what pods take of their nodes differs from a recount",
-        "nodes by image differ from a recount",
-        "the nodes by which images have their size differ from a recount",
+        "totals of pods by node differ from a recount",
+        "numbers of nodes by image differ from a recount",
+        "first nodes of images differ from a recount",
     ] == picture.check()
 
 

@@ -189,7 +189,7 @@ class TestEviction:
 
     @pytest.mark.parametrize("level", ["_MOST_SELECTION_BYTES", "_MOST_TOPOLOGY_BYTES", "_MOST_DOMAINS_BYTES"])
     def test_counts_are_right_after_they_were_given_up(self, monkeypatch: pytest.MonkeyPatch, level: str) -> None:
-        monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
+        monkeypatch.setattr(counters, "_MIN_ENTRIES", 0)
         monkeypatch.setattr(counters, level, 1)
         cluster = three_zones()
         by_zone(cluster)
@@ -202,7 +202,7 @@ class TestEviction:
         assert [] == cluster.check()
 
     def test_a_level_that_goes_takes_its_domains_along(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
+        monkeypatch.setattr(counters, "_MIN_ENTRIES", 0)
         monkeypatch.setattr(counters, "_MOST_SELECTION_BYTES", 1)
         cluster = three_zones()
         by_zone(cluster)

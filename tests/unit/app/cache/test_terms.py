@@ -207,7 +207,7 @@ class TestBounds:
         assert statistics["entries"] < 10
         assert statistics["bytes"] <= 5000
         assert 100 == statistics["misses"]
-        assert len(found._by_pair) == 50
+        assert len(found._by_index_key) == 50
         assert all(len(it.matches) <= 1 for it in found._groups.values())
 
     def test_many_carriers_are_looked_at_in_pieces(self, monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> None:

@@ -518,7 +518,7 @@ class TestLastWord:
 
     @virtual_time
     async def test_counts_that_were_given_up_meanwhile_are_made_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
+        monkeypatch.setattr(counters, "_MIN_ENTRIES", 0)
         for level in ("_MOST_SELECTION_BYTES", "_MOST_TOPOLOGY_BYTES"):
             monkeypatch.setattr(counters, level, 50_000)
         bench = Bench(*zones(500), web("web-1"))

@@ -82,7 +82,7 @@ async def test_what_is_there_is_answered_at_once() -> None:
 
 async def test_a_pod_that_asks_for_more_than_is_kept_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its selections alone is more than the limit; two such pods at once take turns."""
-    monkeypatch.setattr(counters, "_LARGEST_SHAPE", 0)
+    monkeypatch.setattr(counters, "_MIN_ENTRIES", 0)
     monkeypatch.setattr(counters, "_MOST_SELECTION_BYTES", 1)
     monkeypatch.setattr(counters, "_PIECE", 4)
     cluster = Cluster()
