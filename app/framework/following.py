@@ -14,6 +14,7 @@ AT_ONCE: Final = 256
 """Number of objects after which ``catch_up`` stops, because they take some milliseconds to process."""
 
 _STEP: Final = 64
+"""Number of objects that one step of ``Unprepared`` processes."""
 
 
 class Following:

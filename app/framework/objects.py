@@ -46,8 +46,10 @@ class Objects(Protocol):
         ...
 
     def annotated_pods(self) -> Collection[Pod]:
-        """Return bound pods with annotations of the domain ``homeport.dev``, terminating ones included. With these
-        pods, a plugin can repair incomplete writes.
+        """Return bound pods with annotations of the domain ``homeport.dev``, terminating ones included.
+
+        A Binding writes such annotations to the pod, so a plugin can repair writes to other objects that a crash left
+        incomplete.
         """
         ...
 
@@ -67,7 +69,9 @@ class Objects(Protocol):
         """
         ...
 
-    def has_node(self, name: str) -> bool: ...
+    def has_node(self, name: str) -> bool:
+        """Return True if the snapshot has the node, possibly in an older version than the API server."""
+        ...
 
     def misses_node(self, name: str) -> bool:
         """Return True if the node does not exist. A node that exists but cannot be decoded gives False."""

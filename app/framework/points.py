@@ -43,7 +43,7 @@ MIN_NODE_SCORE: Final = 0
 MAX_NODE_SCORE: Final = 100
 """Maximum score after normalization, like in kube-scheduler."""
 
-NOT_CERTAIN: Final = unschedulable("may no longer hold once binds under way have failed")
+NOT_CERTAIN: Final = unschedulable("might no longer hold after binds in flight have failed")
 """Default rejection of ``filter_certain``; internal, never part of an answer."""
 
 
@@ -67,7 +67,7 @@ class Plugin(Protocol):
         return Explanation()
 
     def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
-        """React to an object of a declared kind that any client added (``old`` is ``None``) or changed.
+        """React to an object of a declared kind that was added (``old`` is ``None``) or changed, by whichever client.
 
         Called also for all objects that exist at start, but not for deletions. If several profiles have the plugin,
         only the first profile's instance is called, once per change.
@@ -128,8 +128,8 @@ class PreFilterPlugin(Plugin, Protocol):
 class FilterPlugin(Plugin, Protocol):
     """Decides if a pod can run on a node.
 
-    ``takes_any_names``: ``filter_nodes`` accepts names of nodes that do not exist, and never passes them. The engine
-    then does not check each name.
+    ``takes_any_names``: true if ``filter_nodes`` accepts names of nodes that do not exist and never returns them as
+    passed. The engine then does not check each name.
     """
 
     takes_any_names: ClassVar[bool] = False

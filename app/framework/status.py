@@ -41,10 +41,10 @@ _REJECTED: Final = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Cod
 
 
 class Status(Struct, frozen=True):
-    """Answer of a plugin. ``plugin``: its name, set by the engine.
+    """Result of a plugin at an extension point. ``plugin``: its name, set by the engine.
 
-    ``until``: time in seconds since 1970 at which a cached verdict expires and the node is evaluated again. ``None``
-    if the verdict does not expire.
+    ``reasons``: texts for kube-scheduler's message; those of a rejection are constant. ``until``: time in seconds since
+    1970 at which a cached verdict expires and the node is evaluated again; ``None`` if the verdict does not expire.
     """
 
     code: Code
@@ -62,6 +62,7 @@ class Status(Struct, frozen=True):
 
     @property
     def is_rejected(self) -> bool:
+        """True for a rejection. An Error is not a rejection."""
         return self.code in _REJECTED
 
     @property
@@ -74,8 +75,8 @@ class Status(Struct, frozen=True):
 
 
 def distinct(statuses: Collection[Status]) -> dict[int, Status]:
-    """Return the distinct status objects by ``id``. Thousands of nodes share a few objects, so callers process each
-    object once.
+    """Return the distinct status objects by ``id``, so that the caller processes each once. Thousands of nodes share a
+    few objects.
     """
     return dict(zip(map(id, statuses), statuses, strict=True))
 
