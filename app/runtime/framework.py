@@ -36,6 +36,8 @@ INQUIRY_SECONDS: Final = 6.0
 """Time limit of each plugin's slow addition to an explanation (``Explanation.later``)."""
 
 _NO_MORE: Final = Explanation()
+"""Addition that adds nothing."""
+
 _LARGEST_FIGURE: Final = 1 << 1023
 """Largest integer that a gauge can have. Metrics are floats, and integers from 1 << 1024 on cannot be converted."""
 
@@ -141,7 +143,10 @@ class Framework:
         yield from self.scoring.checking_scores()
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Run the PreEnqueue plugins up to the first status that is not Success, and return that status."""
+        """Run the PreEnqueue plugins up to the first status that is not Success, and return that status.
+
+        Raises ``PluginError``.
+        """
         for slot in self.slots["preEnqueue"]:
             status = self._guard.status(slot.name, "PreEnqueue", slot.plugin.pre_enqueue, pod)
             if not status.is_success:

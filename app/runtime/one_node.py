@@ -58,8 +58,8 @@ class OneNodeFilters:
     """In-tree filters for one node. A filter has the profile's arguments for it if there are any, otherwise default
     arguments.
 
-    ``core``: decoder of pods and nodes with the parts that these filters need. ``unasked``: in-tree filters that
-    neither run here nor in the profile.
+    ``core``: decoder of pods and nodes with the parts that these filters need. ``unasked``: in-tree filters that run
+    neither here nor in the profile.
     """
 
     def __init__(self, profile: ResolvedProfile, registry: Registry, handle: Handle, guard: Guard) -> None:
