@@ -75,7 +75,7 @@ class Scoring:
         self.slots = slots
         self.guard = guard
         self._snapshot = snapshot
-        self._rows = ScoreCache(snapshot)
+        self._score_cache = ScoreCache(snapshot)
         self._score_depends_on = [
             (it.name, it.score_depends_on) for it in self.slots["score"] if it.score_depends_on is not None
         ]
@@ -109,7 +109,7 @@ class Scoring:
         """Compare cached scores with new ones, in steps. Yields for each step a sentence that names the difference, or
         an empty string.
         """
-        yield from self._rows.checking_scores(self._score_alone)
+        yield from self._score_cache.checking_scores(self._score_alone)
 
     def _score_all(
         self,
@@ -136,7 +136,7 @@ class Scoring:
         if not cached or self._differ_from_cache(pod, nodes):
             return {}
         try:
-            return self._rows.raw_scores(cached, pod, nodes.names, partial(self._score_cached, state))
+            return self._score_cache.raw_scores(cached, pod, nodes.names, partial(self._score_cached, state))
         except PluginError:
             return {}
 

@@ -53,8 +53,8 @@ class _PrioritizeRequest(Struct, frozen=True):
 class PrioritizeVerb:
     """The prioritize verb. Each requested host gets an integer score, because kube-scheduler scores a missing host 0.
 
-    ``lean``: return only scores that differ from the most frequent score (``docs/wire.md``). Use it only with a lean
-    filter answer, in which the names are in random order.
+    ``lean``: return only hosts whose score differs from the most frequent score, each with the difference
+    (``docs/wire.md``). Use it only with a lean filter answer, in which the names are in random order.
     """
 
     def __init__(self, context: VerbContext, results: FilterResultCache, *, lean: bool = False) -> None:
