@@ -47,7 +47,11 @@ FOREIGN_HOST: Final = "homeport: a listener on loopback accepts only a loopback 
 
 _READS: Final = (b"GET", b"HEAD")
 _OWN_SITES: Final = (b"same-origin", b"none")
+"""Values of ``Sec-Fetch-Site`` for requests of our own pages, and for addresses that the user entered."""
+
 _LONGEST_OWN_HOST: Final = 64
+"""Maximum length in bytes of a Host header that can be a loopback name or address."""
+
 _LOCAL_ADDRESSES: Final = ("127.0.0.1", "::1")
 _NO_NAMES: Final = frozenset[str]()
 
@@ -58,10 +62,10 @@ Headers = Mapping[bytes, bytes]
 class ListenerAccess(Struct, frozen=True):
     """Access rules of a listener.
 
-    ``certified``: callers of verbs need a certificate, with one of the ``allowed`` names, if any are configured.
-    ``readers``: names in certificates that can read the operator's pages; with ``open_reads`` every client can.
-    ``pages``: the listener serves HTML pages, to which other sites can link. ``our_names`` returns the names in our own
-    current certificate.
+    ``loopback``: the listener's address is a loopback address. ``certified``: callers of verbs need a certificate, with
+    one of the ``allowed`` names, if any are configured. ``readers``: names in certificates whose clients can read the
+    operator's pages; with ``open_reads`` every client can. ``pages``: the listener serves HTML pages, to which other
+    sites can link. ``our_names`` returns the names in our own current certificate.
     """
 
     role: Role

@@ -45,7 +45,11 @@ SOON_SECONDS: Final = 1.5
 """Maximum total seconds that a request waits for a new leader."""
 
 _CONNECT_SECONDS: Final = 1.0
+"""Maximum seconds to connect to the leader."""
+
 _MOST_OPEN: Final = 1024
+"""Maximum number of open connections to one replica."""
+
 _MOST_PEERS: Final = 3
 """Maximum number of replicas to which connections stay open: the leader, and former leaders with requests in flight."""
 
@@ -69,7 +73,8 @@ class RoutingLeadership(Protocol):
 class Forwarder:
     """Forwards verbs to the leader. ``peer_tls``: source of TLS parameters; ``None`` for plain HTTP.
 
-    ``hosts`` reads the node names of a prioritize request, because without a leader every node gets the same score.
+    ``hosts`` reads the node names of a prioritize request that cannot be forwarded, because its answer gives every node
+    the same score.
     """
 
     def __init__(

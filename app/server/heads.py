@@ -25,6 +25,8 @@ _LONGEST: Final = 1 << 10
 
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (\d{1,7})\r\n")
 _MOST_DIGITS: Final = 7
+"""Maximum number of digits in the body's length; a body with more has at least 10 MB."""
+
 _CONTENT_LENGTH: Final = b"content-length"
 _NOT_KEPT: Final = frozenset({b"transfer-encoding", b"trailer", b"traceparent", b"tracestate", FORWARDED.encode()})
 """Headers that prevent caching of a head. Some describe the body in another way. The others differ in each request, so

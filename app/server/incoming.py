@@ -18,6 +18,7 @@ FORWARDED: Final = "homeport-forwarded"
 """Header of a forwarded request: seconds until the caller's deadline. A request with it is not forwarded again."""
 
 _LONG: Final = 1 << 20
+"""Length in bytes. A body with a larger declared length is read into one buffer."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Headers of a request: pairs of a name in lower case and a value."""

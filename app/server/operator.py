@@ -59,7 +59,7 @@ class LeaderStatus(BaseModel):
     """Current leader of several replicas, and the identity of this replica."""
 
     here: bool = Field(description="True if this replica leads.")
-    identity: str = Field(description="Name of the leader; empty without one.")
+    identity: str = Field(description="Name of the leader; empty if there is none.")
     address: str = Field(description="host:port at which other replicas reach the leader.")
     since: str = Field(description="Time at which the leader took the Lease, on its own clock.")
     replica: str = Field(description="The identity of this replica.")
@@ -86,7 +86,7 @@ class MissingRight(BaseModel):
 
 
 class PermissionsStatus(BaseModel):
-    """Permissions that the configuration requires and the API server does not grant."""
+    """Result of the check of permissions: those that the configuration requires and the API server does not grant."""
 
     problem: str = Field(description="Why the permissions could not be checked; empty if they were.")
     missing: list[MissingRight]

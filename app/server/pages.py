@@ -2,12 +2,12 @@
 much.
 
 Decisions and pages run on the same event loop. The metrics of a large cluster take 8 ms, an explanation more. So each
-queue computes one page at a time, and then pauses for several times the page's processor time. A request is rejected if
-its queue is full.
+queue computes one page at a time, and then pauses for several times the page's processor time. Only what-ifs need no
+pause, because they are computed in a child process. A request is rejected if its queue is full.
 
 Five queues exist: for scrapes, for other reads, for allow and reject of pods that wait at Permit, for what-ifs, and for
 other requests with a body. A request is queued once its body is received, so that a slow client does not block others.
-The queue of what-ifs has one place: a second what-if is rejected at once.
+A second what-if is rejected at once while one is computed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ event loop's time, unless ``LONGEST_PAUSE_SECONDS`` shortens a pause.
 """
 
 LONGEST_PAUSE_SECONDS: Final = 1.0
+"""Maximum seconds of a pause after a page."""
+
 LONGEST_PAGE_SECONDS: Final = 10.0
 """Maximum seconds to compute one page, without the time in the queue."""
 
@@ -76,6 +78,7 @@ class PageQueues:
         self._long_bodies = asyncio.Semaphore(MOST_LONG_BODIES)
 
     async def __call__(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request: at once if it is not queued, else after its turn in its queue."""
         if scope["path"] in NOT_QUEUED:
             await application(scope, receive, send)
         elif scope["method"] in ("GET", "HEAD"):
@@ -146,7 +149,8 @@ def _declared(scope: Scope) -> int:
 
 
 async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
-    """Read the body within ``BODY_SECONDS``. Return a receiver that repeats the body, and true if the body is complete.
+    """Read the body within ``BODY_SECONDS``, up to about ``MOST_BYTES``. Return a receiver that repeats the body, and
+    true if the body is complete.
 
     From that receiver, the application can read the rest of an oversized body. For a late body, the receiver raises
     ``TimeoutError``. This function raises ``ClientDisconnect``.

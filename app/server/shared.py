@@ -1,4 +1,4 @@
-"""Answers that are computed once for all readers, so that many open pages cost no more than one."""
+"""Answers that are computed once for all readers, so that many open browser pages cause no more work than one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from app.server.ui import etag_of, is_known
 from app.verbs.outcome import VerbFailure
 
 FRESH_SECONDS: Final = 5.0
+"""Minimum age in seconds at which an answer is computed again."""
+
 PAUSE_FACTOR: Final = 50.0
-"""An answer is used for this many times its processor time, but at least for ``FRESH_SECONDS``.
+"""Minimum age at which an answer is computed again, as a multiple of its processor time.
 
 So computing it takes at most 2 % of the time.
 """
@@ -34,7 +36,7 @@ class _Answer(Struct, frozen=True):
 
 
 class SharedAnswer:
-    """JSON answer that is computed once for all readers, and again when somebody reads it later.
+    """JSON answer that is computed once for all readers. A request for an old answer makes it compute a newer one.
 
     ``compute`` runs in short steps. Only the first readers wait for it. Later readers get the last answer while a
     newer one is computed; the header ``Age`` has its age in seconds.
@@ -63,6 +65,7 @@ class SharedAnswer:
         return Response(answer.body, headers=headers, media_type="application/json")
 
     async def _current(self) -> _Answer:
+        """Return the last answer, and begin to compute a newer one if it is old. Wait only for the first answer."""
         if self._task is not None and self._task.done():
             self._take(self._task)
         last = self._last

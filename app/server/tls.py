@@ -1,8 +1,8 @@
 """Certificates of listeners and of connections between replicas. They are read from files or memory, and reloaded when
 they change.
 
-New connections use the latest valid certificates; open connections are kept. If a new certificate and key do not match
-or are incomplete, an error is logged and the former ones stay in use. Each reload creates new contexts, because a
+New connections use the latest valid certificates; open connections are kept. If new certificates cannot be used, an
+error is logged and the former ones stay in use. Each reload creates new contexts, because a
 failed ``load_cert_chain`` leaves a context broken.
 
 Not here: access rules (``access``), connections (``protocol``).

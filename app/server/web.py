@@ -52,6 +52,8 @@ Requests that are unfinished when ``leave`` has ended get at least one more seco
 """
 
 _MOST_CLOSE_SECONDS: Final = 10.0
+"""Maximum seconds that unfinished requests get after ``leave`` has ended."""
+
 _CLOSED: Final = "the handler is closed"
 """Part of the message with which uvloop raises ``RuntimeError`` for a write to a closed transport."""
 
