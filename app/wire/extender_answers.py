@@ -46,11 +46,13 @@ class _BindingResult(Struct, rename="pascal"):
 ENCODER: Final = msgspec.json.Encoder()
 _NO_NODES: Final = b'{"Nodes":null'
 _LONG: Final = 1 << 20
+"""Maximum bytes of an answer that is sent as a whole, and minimum bytes of a chunk of a longer answer."""
+
 _NEXT_HOST: Final = ',{"Host":"'
 
 
 class LongBody(Struct, frozen=True):
-    """Answer that is sent in chunks, because to join 60 MB of nodes would block the event loop for 50 ms.
+    """Answer that is sent in chunks, because joining 60 MB of nodes would block the event loop for 50 ms.
 
     ``length``: number of bytes of all ``pieces``.
     """
@@ -72,7 +74,9 @@ class LongBody(Struct, frozen=True):
 
 
 def encode_filter(failed: Mapping[str, str], names: Sequence[str]) -> bytes:
-    """Encode a filter answer with node names. ``failed``: rejected nodes with reasons. ``names``: passing nodes."""
+    """Encode a filter answer with node names. ``names``: passing nodes. ``failed``: reasons of the other nodes, which
+    become ``FailedAndUnresolvableNodes``.
+    """
     return ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
 
 
@@ -92,7 +96,9 @@ def encode_refusals(entries: Iterable[bytes]) -> bytes:
 
 
 def encode_filter_nodes(failed: Mapping[str, str], nodes: Sequence[Raw]) -> bytes | LongBody:
-    """Encode a filter answer with whole nodes. ``nodes``: passing nodes, which are copied byte for byte."""
+    """Encode a filter answer with whole nodes. ``failed``: like in ``encode_filter``. ``nodes``: passing nodes, which
+    are copied byte for byte.
+    """
     end = ENCODER.encode(_FilterResult(None, None, {}, failed, ""))[len(_NO_NODES) :]
     pieces: list[bytes | Raw] = [b'{"Nodes":{"metadata":{},"items":[']
     for index, node in enumerate(nodes):

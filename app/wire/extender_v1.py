@@ -199,12 +199,13 @@ class SplitArgs(Struct, frozen=True):
         return "" if _BETWEEN in self.names else self.names.decode()
 
     def each(self) -> list[bytes]:
+        """Return the bytes of each node name."""
         return self.names.split(_BETWEEN)
 
     def are(self, names: Sequence[str]) -> bool:
         """Return true if ``names`` are the node names of the request, in order.
 
-        If the result is true, no other fields follow the names in the request.
+        If the result is true, the names are the last field of the request.
         """
         return '","'.join(names).encode() == self.names
 

@@ -15,6 +15,8 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class NodeVictimsObject(Struct, forbid_unknown_fields=True):
+    """Victims on one node as in a request (a MetaVictims of extender/v1), in which lists and numbers can be null."""
+
     pods: list[VictimUid] | None = field(name="Pods", default=None)
     num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
 
@@ -26,7 +28,7 @@ _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 _ANY: Final[Decoder[Any]] = Decoder(Any)
 
 _MOST_FOLDED: Final = 4 << 20
-"""Maximum bytes of a request that is normalized, because 4 MiB block the event loop for up to half a second.
+"""Maximum bytes of a request that is normalized, because 4 MiB already block the event loop for up to half a second.
 
 Requests of kube-scheduler are not affected, because their keys have the usual case.
 """
@@ -56,6 +58,8 @@ _NESTED: Final = {
     )
     for name in names
 }
+"""Keys within pods and nodes that Homeport reads, by the key in lower case."""
+
 _VICTIM_MAPS: Final = frozenset({"NodeNameToVictims", "NodeNameToMetaVictims"})
 _OBJECTS: Final = frozenset({"Pod", "Nodes"})
 _USER_KEYS: Final = frozenset(
@@ -70,6 +74,7 @@ _USER_KEYS: Final = frozenset(
         "allocatable",
     }
 )
+"""Keys of maps whose own keys are data, such as label keys, and so are not normalized."""
 
 
 def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:

@@ -1,4 +1,4 @@
-"""Models of the answers for the page in the browser, used only for the OpenAPI document."""
+"""Models of the answers that the page ``/ui/`` reads, used only for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKLOAD: Final = "WorkloadDetail"
 
 
 class PendingPart(CamelModel):
-    """First pods of ``/api/v1/pending``."""
+    """Pods that wait for a node: the first ones of ``/api/v1/pending``."""
 
     total: int = Field(description="Number of all pods that wait.")
     items: list[PendingPodItem] = Field(description="At most 100, the longest wait first.")
@@ -40,8 +40,8 @@ class HomesPart(CamelModel):
 class Overview(CamelModel):
     """Pods that wait, workloads above their maxSkew, and homes that are away or gone.
 
-    The header Age has the age of the answer in seconds, and Homeport-Snapshot-Age that of the snapshot.
-    Homeport-Problem says, percent-encoded, why no decision is possible.
+    The header Age has the age of the answer in seconds, and Homeport-Snapshot-Age the age of the snapshot. If no
+    decision is possible, the header Homeport-Problem says why, percent-encoded.
     """
 
     api_version: Literal["homeport.dev/v1alpha1"]
@@ -109,11 +109,11 @@ class WorkloadPod(CamelModel):
 
     name: str
     node: str = Field(description="Empty if the pod waits for a node.")
-    created: str
+    created: str = Field(description="RFC 3339: time of creation.")
 
 
 class WorkloadDetail(CamelModel):
-    """One workload."""
+    """Workload with its skews, its pods, and their nodes."""
 
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["WorkloadDetail"]

@@ -12,9 +12,9 @@ WORKLOAD_SKEW_LIST: Final = "WorkloadSkewList"
 
 
 class SkewDomain(CamelModel):
-    """Domain of a constraint."""
+    """Domain of a constraint: the nodes with one value of the topology key."""
 
-    name: str
+    name: str = Field(description="Value of the topology key.")
     nodes: int = Field(description="Number of nodes that the constraint counts.")
     pods: int = Field(description="Number of pods that the constraint counts.")
     takes: bool = Field(
