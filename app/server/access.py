@@ -1,7 +1,9 @@
 """Access control of listeners, based on the connection's certificate and the head of the request.
 
     listener    serves                                   accepts
-    verbs       the four verbs, cycle, allow, reject     a certificate if a CA is configured, with an ``allowed`` name
+    verbs       the four verbs, cycle, allow, reject     every client; if a CA is configured, a certificate with an
+                                                         ``allowed`` name (any name if none is configured), or with
+                                                         a name of our own
     operator    probes and metrics                       every client
                 other pages: read-only                   over loopback, ``open_reads``, or a certificate of ``readers``
     peers       verbs forwarded by other replicas        a certificate with a name of our own
@@ -29,7 +31,7 @@ Role = Literal["verbs", "operator", "peers"]
 OPEN_TARGETS: Final = frozenset({"/livez", "/readyz", "/metrics"})
 """Probes and metrics, open to every client, because they show no pods and change nothing.
 
-The same paths with a query, for example ``/readyz?verbose``, are not open, because they can show more.
+These paths with a query, for example ``/readyz?verbose``, are not open, because they can show more.
 """
 
 WATCHED: Final = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"})
@@ -154,8 +156,8 @@ def _names_loopback(host: bytes) -> bool:
 
 
 def _is_same(origin: bytes, host: bytes) -> bool:
-    """Return true if the host of an Origin equals the requested host. The Origin ``null`` has no host, so the result is
-    false.
+    """Return true if host and port of an Origin equal those of the Host header. The Origin ``null`` has no host, so the
+    result is false.
     """
     try:
         url = urlsplit(origin.decode("latin-1"))

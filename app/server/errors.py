@@ -36,7 +36,7 @@ _CLIENT_CLOSED_REQUEST: Final = 499
 _JSON: Final = "application/json"
 _FAULT: Final = "homeport: internal error"
 _NOT_ALLOWED: Final = "homeport: the path does not accept the method"
-_GENERAL: Final = {HTTPStatus.NOT_FOUND.phrase: NOT_SERVED, HTTPStatus.METHOD_NOT_ALLOWED.phrase: _NOT_ALLOWED}
+_ROUTER_MESSAGES: Final = {HTTPStatus.NOT_FOUND.phrase: NOT_SERVED, HTTPStatus.METHOD_NOT_ALLOWED.phrase: _NOT_ALLOWED}
 """Messages below ``/api/v1``, by the message of Starlette's router that each replaces."""
 
 _STATUS_OF: Final = {"bad_request": 422, "not_ready": 503, "overloaded": 503, "out_of_time": 503, "nothing_to_do": 404}
@@ -70,7 +70,7 @@ async def http_error_response(request: Request, error: HTTPException) -> Respons
     """Return the answer for an error of an endpoint, an unknown path, or a method that the path does not accept."""
     path, message = request.url.path, error.detail
     if is_in_api(path):
-        message = _GENERAL.get(message, message)
+        message = _ROUTER_MESSAGES.get(message, message)
     return Response(error_body(path, error.status_code, message), error.status_code, error.headers, _JSON)
 
 

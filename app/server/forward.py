@@ -106,7 +106,7 @@ class Forwarder:
         forward it again. ``prefix``: path before the verb.
         """
         until = self._clock() + with_margin(seconds, _BEFORE_THE_CALLER)
-        patient_until = min(until, self._clock() + SOON_SECONDS)
+        leader_until = min(until, self._clock() + SOON_SECONDS)
         while (route := self._leadership.route(binds=verb == "bind")).where != "here":
             if hopped:
                 return MISDIRECTED, b"", "no_leader"
@@ -114,7 +114,7 @@ class Forwarder:
                 answered = await self._send(verb, prefix, body, route, until)
                 if answered is not None:
                     return answered.status, answered.body, "forwarded"
-            if route.where == "nowhere" or not await self._leadership.changed(patient_until - self._clock()):
+            if route.where == "nowhere" or not await self._leadership.changed(leader_until - self._clock()):
                 raise await self._failure(verb, body, NO_LEADER)
         return None
 
@@ -126,19 +126,20 @@ class Forwarder:
         try:
             answered = await self._traced(f"{prefix}/{verb}", body, route.address, until - self._clock())
         except NotConnected as error:
-            self._note(verb, "unreachable")
+            self._count(verb, "unreachable")
             raise await self._failure(verb, body, f"the leader cannot be reached: {error}", route) from error
         except (BrokenConnection, TimeoutError) as error:
-            self._note(verb, "unanswered")
+            self._count(verb, "unanswered")
             raise await self._failure(verb, body, "the leader did not answer", route) from error
         if answered.status == MISDIRECTED:
-            self._note(verb, "misdirected")
+            self._count(verb, "misdirected")
             return None
-        self._note(verb, "answered")
+        self._count(verb, "answered")
         self._metrics.forward_duration.labels(verb).observe(perf_counter() - started)
         return answered
 
     async def _traced(self, path: str, body: bytes | memoryview, address: str, seconds: float) -> HttpResponse:
+        """Like ``_answer``, within a span if the request is traced."""
         span = None if self._tracing is None else self._tracing.outgoing(f"forward {path}")
         if span is None:
             return await self._answer(path, body, address, seconds, {})
@@ -151,12 +152,20 @@ class Forwarder:
     async def _answer(
         self, path: str, body: bytes | memoryview, address: str, seconds: float, more: Mapping[str, str]
     ) -> HttpResponse:
+        """Send the request and return the answer. ``more``: further headers.
+
+        Raises ``NotConnected``, ``BrokenConnection`` and, after ``seconds``, ``TimeoutError``.
+        """
         peer = self._peer(address)
         async with asyncio.timeout(seconds), peer.acquire(min(seconds, _CONNECT_SECONDS)) as connection:
             headers = {"Content-Type": "application/json", FORWARDED: f"{seconds:.3f}", **more}
             return await connection.send(peer.request("POST", path, headers, bytes(body)))
 
     def _peer(self, address: str) -> Connections:
+        """Return the connections to a replica. Close those that are dropped because of ``_MOST_PEERS``.
+
+        Raises ``NotConnected`` if our certificates or the address cannot be used.
+        """
         try:
             tls = None if self._peer_tls is None else self._peer_tls()
             peer = self._peers.get((address, tls)) or _connections(address, tls)
@@ -173,12 +182,13 @@ class Forwarder:
         for peer in self._peers.values():
             peer.close()
 
-    def _note(self, verb: Verb, outcome: str) -> None:
+    def _count(self, verb: Verb, outcome: str) -> None:
         self._metrics.forwarded.labels(verb, outcome).inc()
 
     async def _failure(
         self, verb: Verb, body: bytes | memoryview, message: str, route: Route | None = None
     ) -> VerbFailure:
+        """Return the failure of a request that could not be forwarded. Log it if its ``route`` was known."""
         if route is not None and (held_back := self._throttle.admit(verb)) is not None:
             _LOG.warning(
                 "request not forwarded",

@@ -40,8 +40,8 @@ _END: Final = b"\r\n\r\n"
 class KnownHead(Struct, Generic[E], frozen=True, eq=False):
     """Cached head. ``before`` and ``after``: its bytes before and after the digits of the body's length.
 
-    ``headers``: all headers except the length. ``endpoint``: the endpoint for its path. ``url`` and ``watched``: URL
-    and headers with which access is checked.
+    ``headers``: all headers except the body's length. ``endpoint``: the endpoint for its path. ``url`` and ``watched``:
+    URL and headers with which access is checked.
     """
 
     before: bytes

@@ -55,8 +55,8 @@ LONGEST_WHAT_IF_SECONDS: Final = 65.0
 NOT_QUEUED: Final = frozenset({"/livez", "/readyz", "/api/v1/cycle"})
 """Paths that are not queued: probes, because they are cheap, and cycle, because it is a decision like a verb."""
 
-_SETTLING: Final = "/api/v1/waiting/"
-"""Path prefix of allow and reject."""
+_PERMIT_PATHS: Final = "/api/v1/waiting/"
+"""Path prefix of allow and reject, for pods that wait at Permit."""
 
 TOO_MANY: Final = "homeport: too many pages are requested at once"
 ONE_AT_A_TIME: Final = "homeport: another what-if is computed now: try again in some seconds"
@@ -70,11 +70,11 @@ class PageQueues:
     """Queues of a process, shared by its listeners. A page waits only for pages of its own queue."""
 
     def __init__(self) -> None:
-        self._scraping = _PageQueue()
-        self._reading = _PageQueue()
-        self._asking = _PageQueue()
-        self._settling = _PageQueue()
-        self._simulating = _PageQueue(0, LONGEST_WHAT_IF_SECONDS, ONE_AT_A_TIME, pauses=0.0)
+        self._scrapes = _PageQueue()
+        self._reads = _PageQueue()
+        self._others = _PageQueue()
+        self._permits = _PageQueue()
+        self._what_ifs = _PageQueue(0, LONGEST_WHAT_IF_SECONDS, ONE_AT_A_TIME, pauses=0.0)
         self._long_bodies = asyncio.Semaphore(MOST_LONG_BODIES)
 
     async def __call__(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
@@ -113,14 +113,14 @@ class PageQueues:
     def _queue_of_read(self, path: str) -> _PageQueue:
         """Return the queue of a request without a body."""
         if path in WHAT_IFS:
-            return self._simulating
-        return self._scraping if path == "/metrics" else self._reading
+            return self._what_ifs
+        return self._scrapes if path == "/metrics" else self._reads
 
     def _queue_of(self, path: str) -> _PageQueue:
         """Return the queue of a request with a body."""
         if path in WHAT_IFS:
-            return self._simulating
-        return self._settling if path.startswith(_SETTLING) else self._asking
+            return self._what_ifs
+        return self._permits if path.startswith(_PERMIT_PATHS) else self._others
 
     @asynccontextmanager
     async def _place(self, length: int) -> AsyncIterator[None]:

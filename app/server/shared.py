@@ -96,6 +96,7 @@ class SharedAnswer:
         return self._last
 
     async def _computed(self) -> _Answer:
+        """Compute an answer. Its age counts from the start of the computation, when the snapshot was read."""
         now, began = self._clock(), thread_time()
         body = msgspec.json.encode(await self._compute())
         return _Answer(body, etag_of(body), now, thread_time() - began)

@@ -51,7 +51,7 @@ class RequestedNodes(Struct, frozen=True):
 class SentNode(Struct, frozen=True):
     """Whole node of a request.
 
-    ``node`` is ``None`` if the snapshot has the same version, or if the node exceeds the limits of ``node_decoding``.
+    ``node`` is ``None`` if the snapshot has this version, or if the node exceeds the limits of ``node_decoding``.
     """
 
     name: str
