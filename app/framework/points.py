@@ -209,8 +209,10 @@ class PostFilterResult(Struct, frozen=True):
 
 
 PostFilterAnswer: TypeAlias = tuple[PostFilterResult | None, Status]
+"""Nomination, or ``None`` to leave it unchanged; and the status of the plugin."""
 
 PostFilterSteps: TypeAlias = Generator[None, CycleState, PostFilterAnswer]
+"""Steps of PostFilter. At each yield the generator receives the state of a new PreFilter."""
 
 
 @runtime_checkable

@@ -37,7 +37,10 @@ class Code(IntEnum):
 
 
 WORDS: Final = {code: code.name.title().replace("_And_", "And").replace("_", "") for code in Code}
+"""Name that kube-scheduler prints for each code."""
+
 _REJECTED: Final = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
+"""Codes of rejections."""
 
 
 class Status(Struct, frozen=True):

@@ -22,6 +22,8 @@ from app.telemetry.throttle import Throttle
 
 _LOG: Final = structlog.get_logger(__name__)
 _FAULT: Final = error("")
+"""Status that is recorded for a call that raises an exception or is cancelled."""
+
 _WAIT: Final = Status(Code.WAIT)
 
 

@@ -119,6 +119,7 @@ class Scoring:
         nodes: Candidates,
         out_of_range: dict[str, int],
     ) -> dict[str, ScoreClasses]:
+        """Return the normalized scores by plugin. Adds to ``out_of_range``, see ``Scores``."""
         raw = self._cached_raw(slots, state, pod, nodes)
         return {slot.name: self._score_by(slot, state, pod, nodes, raw.get(slot.name), out_of_range) for slot in slots}
 
@@ -195,6 +196,7 @@ class Scoring:
         return ScoreClasses(raw.of, scores, all_used=raw.all_used and scores.keys() == raw.scores.keys())
 
     def _raw(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
+        """Run Score of one plugin on all candidates, without the cache."""
         seen = pod_view(slot, state, pod)
         if slot.scores_in_batch:
             scores: Any = self.guard.call(

@@ -115,6 +115,7 @@ class Search:
         return SearchResult(progress.left, reasons, status, lasts=not progress.last)
 
     def _search(self, state: CycleState, pod: Pod, nodes: Candidates, names: Sequence[str]) -> _SearchState:
+        """Run Filter on those of the candidates that are in ``names``, and return the state of the search."""
         progress = _SearchState()
         separate = self._separate(pod, nodes, names)
         progress.left = list(filterfalse(separate.__contains__, names)) if separate else names

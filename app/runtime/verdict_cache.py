@@ -229,6 +229,7 @@ class VerdictCache(PluginCache):
         names: Sequence[str],
         evaluate: Evaluate,
     ) -> None:
+        """Evaluate ``names`` with all plugins, and update the sizes of the changed entries."""
         try:
             common.evaluate(entries, names, self._snapshot, evaluate)
         finally:

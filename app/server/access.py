@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 Role = Literal["verbs", "operator", "peers"]
+"""Role of a listener, see the table above."""
 
 OPEN_TARGETS: Final = frozenset({"/livez", "/readyz", "/metrics"})
 """Probes and metrics, open to every client, because they show no pods and change nothing.
@@ -58,7 +59,10 @@ _LOCAL_ADDRESSES: Final = ("127.0.0.1", "::1")
 _NO_NAMES: Final = frozenset[str]()
 
 CertificateNames = frozenset[str]
+"""Common names and alternative names in a certificate."""
+
 Headers = Mapping[bytes, bytes]
+"""Values of headers by name in lower case."""
 
 
 class ListenerAccess(Struct, frozen=True):
@@ -94,6 +98,7 @@ class ListenerAccess(Struct, frozen=True):
         return self._of_caller(names, method, target, local=local) or self._of_site(method, headers)
 
     def _of_caller(self, names: CertificateNames | None, method: bytes, target: str, *, local: bool) -> str:
+        """Return why the client is not allowed to send this request; empty if it is allowed."""
         if self.role == "operator":
             is_open = (target in OPEN_TARGETS and method in _READS) or self.loopback or local or self.open_reads
             return "" if is_open or not self.readers.isdisjoint(names or ()) else READS_CLOSED
@@ -108,6 +113,7 @@ class ListenerAccess(Struct, frozen=True):
         return "" if not self.allowed or not self.allowed.isdisjoint(names) else WRONG_NAME
 
     def _of_site(self, method: bytes, headers: Headers) -> str:
+        """Return why a request is rejected as one from a page of another site; empty if it is allowed."""
         if not headers:
             return ""
         if self.loopback and not is_own_host(headers.get(b"host", b"")):

@@ -16,7 +16,9 @@ from app.wire.explain_v1 import API_VERSION
 from app.wire.pending_v1 import PENDING_POD_LIST, PendingPodList
 
 _LONGEST_NAMESPACE: Final = 63
-_MOST: Final = 1_000_000
+_MOST_START: Final = 1_000_000
+"""Maximum value of the parameter ``start``."""
+
 _NOT_JUDGED: Final = MainReason(0, 0, "", (), 0, 0.0)
 
 
@@ -25,7 +27,7 @@ class PendingQuery(KnownQuery):
 
     namespace: str = Field(default="", max_length=_LONGEST_NAMESPACE, description="Only the pods of this namespace.")
     label_selector: str = Field(default="", description="Only the pods that it matches; in kubectl's notation.")
-    start: int = Field(default=0, ge=0, le=_MOST, description="Index of the first pod on the page, from 0.")
+    start: int = Field(default=0, ge=0, le=_MOST_START, description="Index of the first pod on the page, from 0.")
 
 
 def pending_router(pending: PendingPods) -> APIRouter:

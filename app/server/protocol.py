@@ -56,10 +56,14 @@ sending would get a reset instead of the answer.
 """
 
 _TLS_HELLO: Final = b"\x16"
+"""First byte of a TLS handshake."""
+
 _FORBIDDEN: Final = 403
 _TOO_LONG: Final = 431
 
 _HEAD: Final = b"content-length: %d\r\ncontent-type: application/json\r\n%s\r\n"
+"""Format of an answer's headers: the length of its body, and further headers or nothing."""
+
 _CLOSE: Final = b"connection: close\r\n"
 
 
@@ -472,6 +476,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             super().on_body(begun)
 
     def _begin_cycle(self) -> None:
+        """Pass a request with its headers to uvicorn, unless too many pipelined requests wait."""
         if len(self.pipeline) >= MOST_PIPELINED:
             self._ignores_input = True
             self._listener.reject("too_many_pipelined", self.client)

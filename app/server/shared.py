@@ -29,6 +29,8 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class _Answer(Struct, frozen=True):
+    """Computed answer. ``computed_at``: start of its computation. ``seconds``: processor time of the computation."""
+
     body: bytes
     etag: str
     computed_at: float

@@ -16,7 +16,8 @@ from app.wire.explain_v1 import API_VERSION
 from app.wire.skew_v1 import WORKLOAD_SKEW_LIST, WorkloadSkewList
 
 _LONGEST_NAME: Final = 253
-_MOST: Final = 1_000_000
+_MOST_START: Final = 1_000_000
+"""Maximum value of the parameter ``start``."""
 
 
 class SkewQuery(KnownQuery):
@@ -29,7 +30,7 @@ class SkewQuery(KnownQuery):
         default="", description="Only workloads whose latest pod it matches; in kubectl's notation."
     )
     above: bool = Field(default=False, description="True: only skews larger than maxSkew, the largest excess first.")
-    start: int = Field(default=0, ge=0, le=_MOST, description="Index of the first item on the page, from 0.")
+    start: int = Field(default=0, ge=0, le=_MOST_START, description="Index of the first item on the page, from 0.")
 
 
 def skew_router(skews: Skews, require_namespace: RequireNamespace) -> APIRouter:

@@ -235,6 +235,10 @@ def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _context(purpose: int, chain: bytes, key: bytes, authorities: bytes | None = None) -> ssl.SSLContext:
+    """Create a TLS context. ``purpose``: protocol constant of ``ssl`` for servers or clients. Contents are in PEM.
+
+    Raises ``OSError`` or ``ValueError`` if the contents cannot be used.
+    """
     context = ssl.SSLContext(purpose)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION

@@ -61,7 +61,11 @@ _NESTED: Final = {
 """Keys within pods and nodes that Homeport reads, by the key in lower case."""
 
 _VICTIM_MAPS: Final = frozenset({"NodeNameToVictims", "NodeNameToMetaVictims"})
+"""Fields of a preempt request with the victims by node."""
+
 _OBJECTS: Final = frozenset({"Pod", "Nodes"})
+"""Fields of a request that are Kubernetes objects."""
+
 _USER_KEYS: Final = frozenset(
     {
         "labels",
@@ -91,6 +95,7 @@ def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
 
 
 def _fold_top(name: str, value: Any) -> Any:
+    """Normalize the value of the field ``name`` of the outer object."""
     if name in _OBJECTS:
         return _fold(value)
     if name in _VICTIM_MAPS and isinstance(value, dict):
