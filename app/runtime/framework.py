@@ -217,9 +217,7 @@ class Framework:
     def _figures_of(self, name: str, plugin: Plugin) -> Iterator[Figure | None]:
         for figure in read_only_steps(self._guard, name, "Figures", plugin.figures):
             if figure is not None and not (isinstance(figure, Figure) and is_exposable(figure)):
-                raise self._guard.wrong_answer(
-                    name, "Figures", figure, "a Figure with a name and labels as metrics have"
-                )
+                raise self._guard.wrong_answer(name, "Figures", figure, "a Figure that Prometheus can store")
             yield figure
 
 

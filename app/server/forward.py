@@ -172,7 +172,7 @@ class Forwarder:
         except CertificateError as error:
             raise NotConnected(str(error)) from None
         except ValueError:
-            raise NotConnected(f"its address is {quoted(address)}") from None
+            raise NotConnected(f"its address {quoted(address)} is invalid") from None
         if (forgotten := self._peers.put((address, tls), peer)) is not None:
             forgotten[1].close()
         return peer

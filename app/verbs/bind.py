@@ -120,7 +120,7 @@ class BindVerb:
         if not done:
             raise VerbFailure("out_of_time", "homeport: the bind did not finish in time")
         if task.cancelled():
-            raise VerbFailure("out_of_time", "homeport: the process is shutting down before the bind finished")
+            raise VerbFailure("out_of_time", "homeport: the process shut down before the bind finished")
         return task.result()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> bool:

@@ -90,7 +90,7 @@ def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
     fields = _OUTER.at_once(body)
     outer = {name: value for key, value in fields.items() if (name := known.get(key.lower())) is not None}
     if sum(memoryview(value).nbytes for value in outer.values()) > _MOST_FOLDED:
-        raise msgspec.ValidationError("keys in unusual case, and too long to be normalized")
+        raise msgspec.ValidationError("the request has keys in unusual case, and is longer than 4 MiB")
     return ENCODER.encode({name: _fold_top(name, _ANY.at_once(value)) for name, value in outer.items()})
 
 
