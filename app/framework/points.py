@@ -307,7 +307,10 @@ class PreBindPlugin(Plugin, Protocol):
 
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Prepare the bind. Any status but Success ends it. The Binding writes ``state.annotations`` to the pod."""
+        """Prepare the bind. Any status but Success ends the bind.
+
+        The Binding writes ``state.annotations`` to the pod, so add annotations to it here.
+        """
         ...
 
 

@@ -105,7 +105,7 @@ E = TypeVar("E", bound=PluginEntry)
 
 
 class PluginCache:
-    """Base class of the caches. It finds the entry of a plugin for a pod, and replaces the entry if an object of a kind
+    """Base class of the caches. It finds the entry of a plugin for a pod. An entry is replaced once an object of a kind
     that the plugin declares has changed.
     """
 

@@ -36,7 +36,7 @@ class _AnyDeviceClass:
     """Partial ``Objects`` in which a DeviceClass backs each resource that the pod requests.
 
     The real DeviceClasses are unknown here. If one backs a resource, DynamicResources decides about nodes that lack the
-    resource. So with this class, the filters of this module reject no node for a lack of such a resource.
+    resource. So with this class, the filters of this module do not reject a node because it lacks such a resource.
     """
 
     def __init__(self) -> None:

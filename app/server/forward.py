@@ -1,5 +1,5 @@
-"""Forwards requests to verbs to the leader, with unchanged bodies, over persistent connections. A forwarded request is
-not forwarded again.
+"""Forwards verb requests to the leader, with unchanged bodies, over persistent connections. A forwarded request is not
+forwarded again.
 
 Over TLS (``PeerTls``) both sides present the certificate that all replicas share. So another process at the address of
 a former replica is not trusted.

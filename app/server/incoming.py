@@ -1,4 +1,4 @@
-"""Requests to verbs in the form that endpoints get, independent of the HTTP server; reads bodies up to a limit."""
+"""Verb requests as endpoints get them, independent of the HTTP server. Reads bodies up to a limit."""
 
 from __future__ import annotations
 

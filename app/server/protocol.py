@@ -46,8 +46,8 @@ MOST_HEADERS: Final = 100
 """Maximum number of headers of a request, because a short header occupies 20 times its length as Python objects."""
 
 MOST_PIPELINED: Final = 32
-"""Maximum number of requests that wait behind an unanswered one; a further one closes the connection. Schedulers do not
-pipeline, so they never reach it.
+"""Maximum number of requests that wait behind an unanswered one. A further request closes the connection. Schedulers do
+not pipeline, so they never reach this limit.
 """
 
 LINGER_SECONDS: Final = 0.5
@@ -99,8 +99,8 @@ class _Exchange:
 class HttpProtocol(TimedProtocol, AcceptedConnection):
     """Protocol of one connection. ``listener.web.direct``: endpoints, by path, for POST requests on the fast path.
 
-    The protocol records the arrival of each request's first byte (``_arrived``), because the request's deadline counts
-    from it even if the endpoint is called much later.
+    ``_arrived``: time of the first byte of a request. The request's deadline counts from this time, even if the
+    endpoint is called much later.
 
     ``_messages`` and ``_ended``: numbers of requests that the parser has begun and completed. ``_head_size``: bytes of
     the parsed part of a head. ``_unparsed``: received bytes of an incomplete head. ``_body_bytes``: body bytes in the

@@ -177,7 +177,7 @@ class PermitHold(CamelModel):
 class ExplainResponse(CamelModel):
     """Explanation for one pod: which nodes fit, why others do not, and which changes would make more nodes fit.
 
-    A bound pod is judged as if it had no node, and it is left out of all counts. Homeport searches no remedies for it.
+    A bound pod is judged as if it had no node, and it is left out of all counts. Homeport does not search for remedies.
     """
 
     api_version: Literal["homeport.dev/v1alpha1"]
