@@ -28,8 +28,11 @@ class WaitingPod(Protocol):
 
     @property
     def pod(self) -> Pod: ...
+
     @property
-    def node_name(self) -> str: ...
+    def node_name(self) -> str:
+        """Name of the node to which the pod is bound once all plugins allow it."""
+        ...
 
     def pending_plugins(self) -> Collection[str]:
         """Return the names of the plugins that have not allowed the pod yet."""
@@ -47,7 +50,10 @@ class WaitingPod(Protocol):
 class WaitingPods(Protocol):
     """All pods that wait at Permit, of every profile."""
 
-    def get(self, uid: str) -> WaitingPod | None: ...
+    def get(self, uid: str) -> WaitingPod | None:
+        """Return the pod with this UID; ``None`` if it does not wait."""
+        ...
+
     def all(self) -> Collection[WaitingPod]: ...
 
 

@@ -22,8 +22,13 @@ class Objects(Protocol):
     A plugin must let both exceptions propagate. After ``Unreadable`` the verdict is an Error that names the object.
     """
 
-    def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None: ...
-    def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]: ...
+    def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
+        """Return the object; ``None`` if it does not exist. ``namespace`` is ``""`` for cluster-scoped kinds."""
+        ...
+
+    def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
+        """Return all objects of the kind in the namespace."""
+        ...
 
     def every(self, kind: Kind[Object]) -> Iterator[Object]:
         """Iterate over all readable objects of a kind; they can change meanwhile. Too slow for the hot path."""

@@ -319,7 +319,9 @@ class BindPlugin(Plugin, Protocol):
     """Binds the pod. Bind plugins run in order until one returns a status other than Skip."""
 
     @abstractmethod
-    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Bind the pod with ``Handle.binder``. Return Skip to leave the pod to the next plugin."""
+        ...
 
 
 @runtime_checkable

@@ -208,7 +208,10 @@ class Framework:
         return {name: _with(explanation, additions.get(name, _NO_MORE)) for name, explanation in explained.items()}
 
     def figures(self) -> Iterator[Figure | None]:
-        """Yield the gauges of all plugins, step by step. A plugin that fails or yields an invalid gauge is skipped."""
+        """Yield the gauges of all plugins, step by step, with ``None`` for steps without a gauge.
+
+        If a plugin fails or yields an invalid gauge, its remaining gauges are skipped.
+        """
         for name, plugin in self.plugins.items():
             if overrides(type(plugin), Plugin, "figures"):
                 with suppress(PluginError):  # the guard has logged the fault

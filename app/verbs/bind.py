@@ -163,6 +163,7 @@ class BindVerb:
         return task
 
     def _finished(self, key: ObjectKey, uid: str, task: asyncio.Task[Answer]) -> None:
+        """Remove a transaction that has ended, and stop expecting its bind."""
         del self._running[key]
         self._context.due.arrived(uid)
         if not task.cancelled():
@@ -201,6 +202,7 @@ class BindVerb:
     async def _bind_checked(
         self, framework: Framework, pod: Pod, target: Target, node_name: str, deadline: float
     ) -> None:
+        """Bind a pod that has a profile here. Calls of ``post_bind`` run in the background."""
         await self._context.look_up_missing(framework, pod, at_bind=True)
         transaction = Transaction(framework, target, node_name, self._context, self._settlements, self._clock, deadline)
         pod, state = await transaction.run()

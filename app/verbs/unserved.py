@@ -43,6 +43,7 @@ class Unserved:
         return self._requests
 
     def record(self, verb: Verb, pod: Pod) -> None:
+        """Count a request about the pod. If it is the first one with this schedulerName, log the name."""
         name = self._bounded_name(pod.spec.scheduler_name)
         if name not in self._requests:
             self._requests[name] = 0
