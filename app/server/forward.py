@@ -63,7 +63,9 @@ PeerTls = Callable[[], Peer]
 class RoutingLeadership(Protocol):
     """Part of ``Leadership`` that forwarding uses: where to send a verb, and when that changes."""
 
-    def route(self, *, binds: bool) -> Route: ...
+    def route(self, *, binds: bool) -> Route:
+        """Return the process that decides a verb now. ``binds``: true for bind."""
+        ...
 
     async def changed(self, seconds: float) -> bool:
         """Return ``True`` as soon as the leader might have changed, or ``False`` after ``seconds`` without a change."""

@@ -43,10 +43,13 @@ class FeedStatus(BaseModel):
     """Feed of one kind: its state and number of objects."""
 
     state: str = Field(
-        description="listing, watching, not_served, forbidden; saved: read from a file; listed: read once by a command"
+        description="starting, listing, watching, retrying, forbidden or not_served; saved: read from a file; listed: "
+        "read once by a command"
     )
     objects: int
-    age_seconds: float = Field(description="Time since the last message of the watch.")
+    age_seconds: float = Field(
+        description="Seconds since the last watch event, list or probe; 0 before the first list."
+    )
     left_out: list[str] = Field(default=[], description="Objects that cannot be read, as namespace/name: ten at most.")
 
     @classmethod

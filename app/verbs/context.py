@@ -45,13 +45,13 @@ class Reader(Protocol):
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         """Read one object and store it. Raises ``Unreadable`` if it cannot be decoded.
 
-        If the object does not exist, or the API server is unreachable, no exception is raised, and the plugins decide
-        without the object.
+        If the object does not exist, or cannot be read, no exception is raised, and the plugins decide without it. Only
+        for a node that cannot be read, ``Unreadable`` is raised. A recent failure is not repeated.
         """
         ...
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
-        """Read one pod and store it. Raises ``OSError`` if the API server cannot be reached."""
+        """Read one pod and store it, if it exists. Raises ``OSError`` if it cannot be read or decoded."""
         ...
 
 
@@ -98,7 +98,7 @@ class VerbContext(Struct, frozen=True):
 
         Owners form a chain, for example pod, VirtualMachineInstance and VirtualMachine, so the plugins can require
         another object after each read. The lookup ends when they require no new object. Raises ``VerbFailure``
-        (``fault``), also for an object that cannot be decoded.
+        (``fault``) if a plugin fails, or for the exceptions of ``Reader.fetch``.
         """
         fetched: set[tuple[Kind[Any], str, str]] = set()
         while missing := self._missing(framework, pod, hosts, at_bind):

@@ -72,7 +72,7 @@ class TriedRemedy(CamelModel):
     change: str
     opens: int = Field(description="Number of nodes that fit after the change.")
     nodes: list[str] = Field(description="The first ten of these nodes.")
-    pods: list[str] = Field(description="Pods of the same namespace that were left out, for FewerPods.")
+    pods: list[str] = Field(description="Pods that the change deletes, in the namespace of the explained pod.")
 
 
 class ProvedRemedy(TriedRemedy):

@@ -57,8 +57,8 @@ class MapZone(CamelModel):
 
     name: str = Field(description="Empty for nodes without a zone.")
     nodes: list[tuple[str, int | None, int | None, int, str]] = Field(
-        description="For each node: name, requested CPU and memory in percent, number of pods, and condition: ready, "
-        "cordoned, notReady or tainted. Percentages are null with explain: profile."
+        description="For each node: name, requested CPU and memory in percent of the allocatable amounts, number of "
+        "pods, and condition: ready, cordoned, notReady or tainted. Percentages are null with explain: profile."
     )
 
 
