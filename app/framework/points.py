@@ -77,7 +77,7 @@ class Plugin(Protocol):
     def figures(self) -> Iterator[Figure | None]:
         """Yield the plugin's own gauges. Called when metrics are scraped.
 
-        It must also yield ``None`` after every few tenths of a millisecond of work, so that other requests can run.
+        The generator must also yield ``None`` after a few tenths of a millisecond of work, so that other requests run.
         """
         yield from ()
 

@@ -63,7 +63,7 @@ class Snapshot(Protocol):
         ...
 
     def kind_version(self, kind: Kind[Any]) -> int:
-        """Return a number that changes with every object of the kind, in any namespace."""
+        """Return a number that changes with every change of an object of the kind, in any namespace."""
         ...
 
 

@@ -46,7 +46,7 @@ class Reader(Protocol):
         """Read one object and store it. Raises ``Unreadable`` if it cannot be decoded.
 
         If the object does not exist, or cannot be read, no exception is raised, and the plugins decide without it. Only
-        for a node that cannot be read, ``Unreadable`` is raised. A recent failure is not repeated.
+        for a node that cannot be read, ``Unreadable`` is raised. For some time, a failed read is not repeated.
         """
         ...
 

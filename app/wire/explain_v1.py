@@ -68,7 +68,9 @@ class ResourceRoom(CamelModel):
 class TriedRemedy(CamelModel):
     """Change after which more nodes fit. Homeport evaluated the pod again with this change."""
 
-    sort: str = Field(description="Uncordon, ReleaseHome, FewerPods, TaintsPolicy, MaxSkew, RequestLess, Tolerate, …")
+    sort: str = Field(
+        description="Kind of change: Uncordon, ReleaseHome, FewerPods, TaintsPolicy, MaxSkew, RequestLess, Tolerate, …"
+    )
     change: str
     opens: int = Field(description="Number of nodes that fit after the change.")
     nodes: list[str] = Field(description="The first ten of these nodes.")
@@ -76,7 +78,7 @@ class TriedRemedy(CamelModel):
 
 
 class ProvedRemedy(TriedRemedy):
-    """Remedy in an explanation."""
+    """Remedy in an explanation, with the scope of its proof."""
 
     proved_by: Literal["complete", "partial"] = Field(
         description="complete: by all filters. partial: the filters in notJudged can still reject these nodes."
@@ -168,7 +170,7 @@ class SchedulerCondition(CamelModel):
 
 
 class PermitHold(CamelModel):
-    """Hold of a pod that has a node and is not bound yet."""
+    """Node of a pod that waits at Permit, and the plugins that keep it waiting."""
 
     node: str = Field(description="Node to which the pod is bound once all plugins allow it.")
     plugins: list[str] = Field(description="Plugins that have not allowed it yet.")
