@@ -74,9 +74,7 @@ class LongBody(Struct, frozen=True):
 
 
 def encode_filter(failed: Mapping[str, str], names: Sequence[str]) -> bytes:
-    """Encode a filter answer with node names. ``names``: passing nodes. ``failed``: reasons of the other nodes, which
-    become ``FailedAndUnresolvableNodes``.
-    """
+    """Encode a filter answer with node names. ``failed``: rejected nodes with reasons. ``names``: passing nodes."""
     return ENCODER.encode(_FilterResult(None, names, {}, failed, ""))
 
 
@@ -96,9 +94,7 @@ def encode_refusals(entries: Iterable[bytes]) -> bytes:
 
 
 def encode_filter_nodes(failed: Mapping[str, str], nodes: Sequence[Raw]) -> bytes | LongBody:
-    """Encode a filter answer with whole nodes. ``failed``: like in ``encode_filter``. ``nodes``: passing nodes, which
-    are copied byte for byte.
-    """
+    """Encode a filter answer with whole nodes. ``nodes``: passing nodes, which are copied byte for byte."""
     end = ENCODER.encode(_FilterResult(None, None, {}, failed, ""))[len(_NO_NODES) :]
     pieces: list[bytes | Raw] = [b'{"Nodes":{"metadata":{},"items":[']
     for index, node in enumerate(nodes):
