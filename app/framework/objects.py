@@ -126,7 +126,7 @@ class Writer(Protocol):
         ...
 
     async def change(self, kind: Kind[AnnotatedObject], target: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        """Update the spec of ``target`` if it is unchanged since it was read; ``None`` removes a field."""
+        """Set the fields of ``spec`` in ``target`` if it is unchanged since it was read; ``None`` removes a field."""
         ...
 
     async def delete(self, kind: Kind[AnnotatedObject], target: AnnotatedObject) -> None:

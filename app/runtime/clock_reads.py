@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.framework.handle import Clock
 
 
-class UndatedAnswer(Exception):
+class MissingExpiry(Exception):
     """Error: a plugin read a clock to compute an answer that would be cached without an expiry."""
 
     def __init__(self, point: str) -> None:

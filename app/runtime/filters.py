@@ -118,7 +118,7 @@ class Filters:
             slot.name, "PreFilter", "(Status, node names)", slot.plugin.pre_filter, state, seen
         )
         if slot.clock_reads is not None and slot.clock_reads.count != before:
-            raise self.guard.undated_answer(slot.name, "PreFilter")
+            raise self.guard.missing_expiry(slot.name, "PreFilter")
         if status is not SUCCESS and status is not SKIP:
             self.guard.checked(slot.name, "PreFilter", status)
         if names is None:

@@ -21,7 +21,7 @@ from app.framework.points import Plugin
 from app.framework.status import SKIP, SUCCESS, WORDS, Code, Status, error
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.clock_reads import UndatedAnswer
+from app.runtime.clock_reads import MissingExpiry
 from app.telemetry.metrics import Metrics
 from app.telemetry.throttle import Throttle
 
@@ -280,9 +280,9 @@ class Guard:
         """Count and log a wrong answer, and return the error to raise. ``expected``: description of a right answer."""
         return self._fault(plugin, point, WrongAnswer(f"returned {_described(answer)}, not {expected}"))
 
-    def undated_answer(self, plugin: str, point: str, node: str = "") -> PluginError:
+    def missing_expiry(self, plugin: str, point: str, node: str = "") -> PluginError:
         """Count and log a cached answer that depends on a clock and has no expiry, and return the error to raise."""
-        return self._fault(plugin, point, UndatedAnswer(point), node=node)
+        return self._fault(plugin, point, MissingExpiry(point), node=node)
 
     def out_of_range(self, plugin: str, pod: Pod, node: str, score: int) -> None:
         """Count a score below 0 or above 100. At most one per plugin and minute is logged."""

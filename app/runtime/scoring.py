@@ -213,7 +213,7 @@ class Scoring:
             slot.name, "Score", score_each, slot.plugin.score, state, seen, nodes_view(slot, nodes)
         )
         if slot.clock_reads is not None and slot.clock_reads.count != before:
-            raise self.guard.undated_answer(slot.name, "Score")
+            raise self.guard.missing_expiry(slot.name, "Score")
         if set(map(type, scores)) - {int}:
             raise PluginError(error(_NO_INTEGER.format(slot.name), slot.name))
         return scores

@@ -326,7 +326,7 @@ class Search:
             if status.until is not None:
                 self._snapshot.ends(node.name, slot.name, status.until)
             elif reads.count != before:
-                raise self.guard.undated_answer(slot.name, "Filter", node.name)
+                raise self.guard.missing_expiry(slot.name, "Filter", node.name)
             if status.is_success:
                 passed.append(node.name)
             else:
