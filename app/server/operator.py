@@ -1,4 +1,4 @@
-"""Pages for operators under /api/v1: status of the process, and a check of its cached counts."""
+"""Pages for operators under /api/v1: status of the process, and a check of its caches."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ class ProcessStatus(BaseModel):
     feeds: dict[str, FeedStatus]
     leader: LeaderStatus | None = Field(description="null without leaderElect.")
     permissions: PermissionsStatus | None = Field(description="null for a saved cluster.")
-    assumed_pods: int
+    assumed_pods: int = Field(
+        description="Number of pods that are counted on a node before the watch shows them bound."
+    )
     counters: dict[str, dict[str, int]] = Field(
         description="Per level of cached counts: entries, hits, misses, and estimated bytes."
     )
@@ -119,15 +121,15 @@ class ProcessStatus(BaseModel):
 
 
 class RecountResult(BaseModel):
-    """Differences between the cached counts and freshly computed ones."""
+    """Result of the check that computes all cached counts, verdicts and scores again."""
 
-    consistent: bool
-    differences: list[str]
+    consistent: bool = Field(description="True if there is no difference.")
+    differences: list[str] = Field(description="One sentence for each difference.")
 
 
 def operator_router(current: Callable[[], ProcessStatus], recount: Callable[[], Awaitable[list[str]]]) -> APIRouter:
-    """Create the router of read-only pages. ``current`` returns the status. ``recount`` recomputes all cached counts,
-    and returns how they differ from the cached ones.
+    """Create the router of read-only pages. ``current`` returns the status. ``recount`` computes all cached counts,
+    verdicts and scores again, and returns a sentence for each difference.
     """
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
@@ -135,7 +137,7 @@ def operator_router(current: Callable[[], ProcessStatus], recount: Callable[[], 
     async def status() -> ProcessStatus:
         return current()
 
-    @router.get("/check", summary="Recompute all cached counts and compare, while decisions continue")
+    @router.get("/check", summary="Compute cached counts, verdicts and scores again, and compare")
     async def check() -> RecountResult:
         differences = await recount()
         return RecountResult(consistent=not differences, differences=differences)

@@ -22,7 +22,7 @@ class WaitingPodStatus(BaseModel):
     uid: str
     namespace: str
     name: str
-    node: str
+    node: str = Field(description="Node to which the pod is bound once all plugins allow it.")
     pending: list[str] = Field(description="Plugins that have not allowed the pod yet.")
 
     @classmethod
@@ -57,7 +57,7 @@ class Settled(BaseModel):
     outcome: Literal["waiting", "allowed", "rejected"] = Field(
         description="allowed: the last plugin has allowed the pod, and its bind continues."
     )
-    pending: list[str]
+    pending: list[str] = Field(description="Plugins that have not allowed the pod yet; empty after a rejection.")
 
 
 def waiting_list_router(waiting: WaitingPods) -> APIRouter:

@@ -73,7 +73,7 @@ class NodeMap(CamelModel):
 
 
 class NodeResource(CamelModel):
-    """Resource of a node."""
+    """Resource of a node. Amounts are Kubernetes quantities, for example 500m or 2Gi."""
 
     name: str
     requested: str
@@ -86,7 +86,7 @@ class PodOnNode(CamelModel):
     namespace: str
     name: str
     workload_kind: str = Field(description="Pod if the pod has no controller.")
-    workload: str
+    workload: str = Field(description="Name of the workload, or of the pod if it has no controller.")
 
 
 class NodeDetail(CamelModel):
@@ -95,7 +95,7 @@ class NodeDetail(CamelModel):
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["NodeDetail"]
     name: str
-    zone: str
+    zone: str = Field(description="Empty if the node has no zone.")
     condition: str = Field(description="ready, cordoned, notReady or tainted.")
     taints: list[str] = Field(description="In kubectl's notation.")
     labels: dict[str, str]
