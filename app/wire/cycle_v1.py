@@ -207,7 +207,7 @@ class PluginStatus(CamelModel):
     """Status of one or more plugins, with the codes of kube-scheduler's framework."""
 
     code: str = Field(description="Success, Unschedulable, UnschedulableAndUnresolvable, …")
-    plugin: str = Field(description="Plugin that rejected; empty for Success.")
+    plugin: str = Field(description="Plugin that returned this status; empty for Success.")
     reasons: list[str]
 
 
@@ -215,7 +215,7 @@ class CycleVictims(BaseModel):
     """Pods to evict from one node, most important first."""
 
     pods: list[str] = Field(description="namespace/name")
-    numPDBViolations: int = Field(description="Evictions that violate a PodDisruptionBudget.")  # noqa: N815  # name in kube-scheduler
+    numPDBViolations: int = Field(description="Number of evictions that violate a PodDisruptionBudget.")  # noqa: N815  # name in kube-scheduler
 
 
 class CycleResponse(CamelModel):
@@ -231,9 +231,13 @@ class CycleResponse(CamelModel):
     filter: dict[str, PluginStatus] = Field(description="Status by node.")
     scores: dict[str, dict[str, int]] = Field(description="By feasible node and plugin, 0..100, before weights.")
     totals: dict[str, int] = Field(description="Weighted sum by feasible node.")
-    node: str | None = Field(description="The chosen node: bind the pod there with POST /bind.")
-    post_filter: PluginStatus | None = Field(description="Result of PostFilter, if no node is feasible.")
-    nominated_node: str | None = Field(description="Node that PostFilter nominates; empty to clear the nomination.")
+    node: str | None = Field(
+        description="The chosen node: bind the pod there with POST /bind. null if no node is feasible."
+    )
+    post_filter: PluginStatus | None = Field(description="Status of PostFilter; null if it did not run.")
+    nominated_node: str | None = Field(
+        description="Node that PostFilter nominates; empty to clear the nomination, null to leave it unchanged."
+    )
     victims: CycleVictims | None = Field(
         description="Pods to evict before the pod fits on the nominated node. Homeport does not evict them."
     )
