@@ -18,8 +18,9 @@ from app.kube.requests import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList, is_e
 
 LEAST_INT64: Final = -(2**63)
 _BEYOND_INT64: Final = 2**63
+"""Smallest integer that is too large for int64."""
 
-_OF_EVERY_NODE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 """Resources that are compared for every pod. Any other resource is compared only if the pod requests it."""
 
 _DRA_SINCE: Final = "1.36"
@@ -63,7 +64,8 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
 class DeviceClassResources:
     """Set of the extended resources that DeviceClasses back; empty for a ``release`` before 1.36.
 
-    If a node lacks such a resource, the DynamicResources plugin decides whether the pod fits.
+    Devices of such a class are allocated for a request of the resource. So if a node lacks the resource, the plugin
+    DynamicResources decides whether the pod fits.
     """
 
     def __init__(self, objects: Objects, release: str) -> None:
@@ -111,7 +113,7 @@ class Comparison:
         self._each = tuple(
             (it.name, requests.get(it.name, 0), it.weight, classes is not None and classes.backs(it.name))
             for it in resources
-            if it.name in _OF_EVERY_NODE or (requests.get(it.name, 0) and is_scalar_resource(it.name))
+            if it.name in _ALWAYS_COMPARED or (requests.get(it.name, 0) and is_scalar_resource(it.name))
         )
 
     @property

@@ -10,8 +10,8 @@ _T = TypeVar("_T")
 
 
 async def run_together(*runs: Callable[[], Awaitable[None]]) -> None:
-    """Run all ``runs`` concurrently until the last one ends. If one fails, cancel the others and raise the
-    exception.
+    """Call all ``runs`` and await their results concurrently, until the last one ends. If one fails, cancel the others
+    and raise its exception.
     """
 
     async def one(run: Callable[[], Awaitable[None]]) -> None:
@@ -37,5 +37,8 @@ def run_to_end(steps: Generator[Any, Any, _T]) -> _T:
 
 
 def next_delay(pause: float, shortest: float, longest: float) -> float:
-    """Return the next delay of an exponential back-off in seconds. ``pause``: the previous delay, 0 for the first."""
+    """Return the next delay of an exponential back-off: twice the previous one, but in ``shortest``..``longest``.
+
+    ``pause``: the previous delay, 0 for the first. All delays are in seconds.
+    """
     return min(max(2 * pause, shortest), longest)

@@ -44,18 +44,24 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
         return (lambda node: not node.unschedulable and admits(node)) if self.uncordoned else admits
 
     def without_closed_nodes(self, spec: PodSpec) -> Inclusion:
-        """Return this inclusion without the nodes that are cordoned, or have a taint that the pod does not tolerate."""
+        """Return this inclusion without nodes that have a NoSchedule or NoExecute taint that the pod does not tolerate.
+
+        Cordoned nodes are left out too, unless the pod tolerates the taint of a cordon.
+        """
         tolerates_cordon = Tolerance(spec.tolerations).tolerates(UNSCHEDULABLE)
         return Inclusion(self.affinity, _distinct(spec.tolerations), uncordoned=not tolerates_cordon)
 
 
 ALL_NODES: Final = Inclusion()
+"""Inclusion without conditions."""
 
 
 def inclusion_of(spec: PodSpec, *, honours_affinity: bool, honours_taints: bool) -> Inclusion:
-    """Return the inclusion for the node inclusion policies of a constraint of a pod.
+    """Return the inclusion for the node inclusion policies of one of the pod's constraints.
 
-    If the pod has no node affinity, ``nodeAffinityPolicy`` is ignored, so that more pods share cached counts.
+    ``honours_affinity``: ``nodeAffinityPolicy`` is ``Honor``. It has no effect if the pod has no nodeSelector and no
+    required node affinity, so that more pods share cached counts. ``honours_taints``: ``nodeTaintsPolicy`` is
+    ``Honor``.
     """
     affinity = spec.affinity
     restricts = bool(affinity.node_selector) or affinity.terms is not None
@@ -82,7 +88,7 @@ class Unprepared(Exception):  # a request to run steps first, not an error
 
 
 def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
-    """Call all functions. If some raise ``Unprepared``, raise one ``Unprepared`` that has the steps of all."""
+    """Call all functions. If any raise ``Unprepared``, raise one ``Unprepared`` with the steps of all of them."""
     missing: list[Iterator[None]] = []
     for ask in asks:
         try:
@@ -105,15 +111,15 @@ class DomainCounts(Protocol):
         ...
 
     def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
-        """Return the smallest count of any domain; 0 if there are no domains. ``deltas``: added to the counts, by
+        """Return the smallest count of all domains; 0 if there are no domains. ``deltas``: added to the counts, by
         domain.
         """
         ...
 
     def extremes(self, deltas: Mapping[str, int], among: Set[str] | None = None) -> tuple[int, int]:
-        """Return the smallest and the largest count of the domains ``among``, or of all; (0, 0) if there are none.
+        """Return the smallest and the largest count of the domains; (0, 0) if there are none.
 
-        ``deltas``: added to the counts, by domain.
+        ``deltas``: added to the counts, by domain. ``among``: domains to consider; ``None`` for all.
         """
         ...
 
@@ -203,7 +209,7 @@ class PodTerms(Protocol):
     """
 
     def peers(self, peers: Peers, topology_key: str) -> DomainCounts:
-        """Return the counts of the pods that a term of the evaluated pod matches, by domain."""
+        """Return the number of pods by domain. ``peers``: pods that a term of the evaluated pod selects."""
         ...
 
     def refusing(self, newcomer: Newcomer) -> Mapping[str, DomainCounts]:
@@ -214,11 +220,12 @@ class PodTerms(Protocol):
         ...
 
     def weights(self, newcomer: Newcomer, hard_weight: int) -> Mapping[str, Mapping[str, int]]:
-        """Return the sum of the weights of preferred terms that match the newcomer, by topology key and domain.
+        """Return, by topology key and domain, the sum of the weights of other pods' preferred terms that match the
+        newcomer.
 
-        A required affinity term has the weight ``hard_weight``; 0 leaves such terms out. A topology key is present if
-        any pod has a term with that key; a domain with the sum 0 can be absent. The mapping is live, so it is valid
-        until the next ``await``.
+        The weights of preferred anti-affinity terms are negative. A required affinity term has the weight
+        ``hard_weight``; 0 leaves such terms out. A topology key is present if any pod has a matching term with that
+        key; a domain with the sum 0 can be absent. The mapping is live, so it is valid until the next ``await``.
         """
         ...
 

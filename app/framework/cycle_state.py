@@ -38,8 +38,9 @@ class CycleState(Struct, eq=False):
 
     The verbs filter and prioritize are separate evaluations, so no entry passes from one to the other. ``skip_filter``
     and ``skip_score`` name the plugins that returned Skip at PreFilter and PreScore. ``annotations`` are sent with the
-    Binding, which writes them to the pod; plugins add to them in ``pre_bind``. ``views`` caches the pod as plugins see
-    it. ``deadline`` is the time on the handle's clock by which a bind must end.
+    Binding, which writes them to the pod; plugins add to them in ``pre_bind``. ``views`` caches the pod as each plugin
+    sees it, with the plugin's declared parts only. ``deadline`` is the time on the handle's clock by which a bind must
+    end; it is infinite in other evaluations.
     """
 
     skip_filter: set[str] = field(default_factory=set)

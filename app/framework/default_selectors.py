@@ -18,8 +18,13 @@ KINDS: Final[tuple[Kind[Any], ...]] = (SERVICES, REPLICATION_CONTROLLERS, REPLIC
 """Kinds of the objects from which selectors are derived."""
 
 _MEMO_BYTES: Final = 16 << 20
+"""Maximum bytes of the cache."""
+
 _ENTRY_BYTES: Final = 500
+"""Estimated bytes of a cache entry without labels and requirements."""
+
 _PART_BYTES: Final = 200
+"""Estimated bytes of a label, or of a requirement of the selector."""
 
 
 class DefaultSelectors:
@@ -30,7 +35,9 @@ class DefaultSelectors:
         self._memo = Memo[tuple[Any, ...], Selector](_MEMO_BYTES)
 
     def of(self, pod: Pod) -> Selector:
-        """Return the derived selector; ``EVERYTHING`` if no Service selects the pod and no controller owns it."""
+        """Return the derived selector; ``EVERYTHING`` if no Service selects the pod, and no object of the other
+        ``KINDS`` owns it.
+        """
         stamp = tuple(self._objects.version(kind, pod.namespace) for kind in KINDS)
         key = (pod.namespace, pod.labels, pod.owner, stamp)
         derived = self._memo.get(key)
@@ -48,8 +55,8 @@ class DefaultSelectors:
         return selector((*merged.values(), *owned)) if merged or owned else EVERYTHING
 
     def _owner_requirements(self, pod: Pod, merged: dict[str, Requirement]) -> tuple[Requirement, ...]:
-        """Return the requirements of the owner's selector. For a ReplicationController, add the requirements to
-        ``merged`` instead, where they replace those with the same key.
+        """Return the requirements of the owner's selector. If the owner is a ReplicationController, return none, and
+        add its requirements to ``merged``, where they replace those with the same key.
         """
         owner = pod.owner
         if owner is None:

@@ -42,7 +42,8 @@ class EventRecorder(Protocol):
         """Record an Event; return at once and never raise. Parameters are in the order of Kubernetes' ``Eventf``.
 
         ``reason`` is the cause and ``action`` the action taken, both in UpperCamelCase and at most 128 characters.
-        Events that differ in ``note`` alone are merged and counted, so use ``reason`` to distinguish Events.
+        Events that differ in ``note`` alone are counted as one with the first note, so use ``reason`` to tell them
+        apart.
         ``note`` is a sentence, truncated at 1,024 bytes.
         """
         ...

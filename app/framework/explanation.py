@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Table(Struct, frozen=True):
-    """Table of facts that is shown to people."""
+    """Table of facts in an explanation. ``rows``: one value per column."""
 
     title: str
     columns: tuple[str, ...]
@@ -19,9 +19,9 @@ class DomainLimit(Struct, frozen=True):
     """Topology spread constraint, with its counts by domain. A domain is a value of the node label ``key``.
 
     ``terms``: the constraint's parameters as text, for example ``maxSkew 1``. ``pods``: number of counted pods by
-    domain. ``nodes``: number of counted nodes by domain. ``full``: domains that do not take the pod. ``minimum``:
-    smallest number of pods of a domain, 0 with fewer domains than ``minDomains``; then ``lacks_domains`` is true.
-    ``is_hard``: false for ``ScheduleAnyway``, which takes every pod.
+    domain. ``nodes``: number of counted nodes by domain. ``full``: domains in which the pod would violate the
+    constraint. ``minimum``: smallest number of pods of a domain; 0 if there are fewer domains than ``minDomains``, and
+    then ``lacks_domains`` is true. ``is_hard``: false for ``ScheduleAnyway``, which rejects no node.
     """
 
     key: str
@@ -36,7 +36,9 @@ class DomainLimit(Struct, frozen=True):
 
 
 class HomeKeeper(Struct, frozen=True, rename="camel"):
-    """Object that keeps a home. ``slot``: ordinal of the pod if each pod of the object has its own home; else empty."""
+    """Owner that has a pod's home in an annotation. ``slot``: ordinal of the pod if each pod of the owner has its own
+    home; else empty.
+    """
 
     api_version: str
     kind: str
@@ -77,7 +79,7 @@ class Explanation(Struct, frozen=True):
     additions, for example the verdicts of ``handle.profile.why``. It is called with the names of the nodes that pass
     the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds. ``limits``: topology
     spread constraints, if the plugin is PodTopologySpread. The Event ``SpreadBlocked`` and the list of skews show them.
-    ``home``: home of the pod, if the plugin keeps one.
+    ``home``: home of the pod, if the plugin manages homes and the pod has or would get one.
     """
 
     tables: tuple[Table, ...] = ()
@@ -91,7 +93,8 @@ class Figure(Struct, frozen=True):
     """One sample of a gauge, exposed as ``homeport_<name>`` with ``labels``.
 
     Homeport adds the label ``profile`` with the profile's schedulerName. ``text`` describes the gauge, and must be the
-    same for all samples of a name. Each label must have few possible values, and no tenant must be able to set them.
+    same for all samples of a name. Each label must have few possible values. The values must not come from fields that
+    any user of the cluster can set, because such a user could create any number of series.
     """
 
     name: str

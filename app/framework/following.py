@@ -11,9 +11,10 @@ from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
 AT_ONCE: Final = 256
-"""Number of objects after which ``catch_up`` stops, because they take some milliseconds to process."""
+"""Number of ordinary objects after which ``catch_up`` stops, because they take some milliseconds to process."""
 
 _STEP: Final = 64
+"""Number of ordinary objects that one step of ``Unprepared`` processes."""
 
 
 class Following:
@@ -41,13 +42,14 @@ class Following:
         """Process all changes. Raises ``Unprepared`` if they are too many for one step."""
         version = self._objects.version(self._kind)
         if version != self._seen:
-            self._look(version)
+            self._add_changes(version)
         if self._behind:
-            self._go_on(AT_ONCE)
+            self._process(AT_ONCE)
         if self._behind:
             raise Unprepared(self._steps())
 
-    def _look(self, version: int) -> None:
+    def _add_changes(self, version: int) -> None:
+        """Queue the changes up to ``version``, or all objects if the changes are unknown."""
         changed = self._objects.changed(self._kind, self._seen)
         if changed is None:
             self._restart()
@@ -57,14 +59,15 @@ class Following:
             self._changed.update((key, None) for key, _ in changed)
         self._seen, self._behind = version, True
 
-    def _go_on(self, most: int) -> None:
+    def _process(self, most: int) -> None:
+        """Process queued objects until their total cost is at least ``most``, or until the queue is empty."""
         done = 0
-        for count in self._taking():
+        for count in self._processed():
             done += count
             if done >= most:
                 return
 
-    def _taking(self) -> Iterator[int]:
+    def _processed(self) -> Iterator[int]:
         """Process one object per iteration and yield its cost: changed objects first, then, after a ``restart``, all
         others.
         """
@@ -78,5 +81,5 @@ class Following:
 
     def _steps(self) -> Iterator[None]:
         while self._behind:
-            self._go_on(_STEP)
+            self._process(_STEP)
             yield

@@ -28,8 +28,11 @@ class WaitingPod(Protocol):
 
     @property
     def pod(self) -> Pod: ...
+
     @property
-    def node_name(self) -> str: ...
+    def node_name(self) -> str:
+        """Name of the node to which the pod is bound once all plugins allow it."""
+        ...
 
     def pending_plugins(self) -> Collection[str]:
         """Return the names of the plugins that have not allowed the pod yet."""
@@ -47,7 +50,10 @@ class WaitingPod(Protocol):
 class WaitingPods(Protocol):
     """All pods that wait at Permit, of every profile."""
 
-    def get(self, uid: str) -> WaitingPod | None: ...
+    def get(self, uid: str) -> WaitingPod | None:
+        """Return the pod with this UID; ``None`` if it does not wait."""
+        ...
+
     def all(self) -> Collection[WaitingPod]: ...
 
 
@@ -91,7 +97,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class NodeVerdict(Struct, frozen=True):
-    """Verdict of the in-tree filters on one pod and node, for messages to people.
+    """Verdict of the in-tree filters on one pod and node, for messages only.
 
     ``reasons``: constant texts of the filters that reject the pod. ``unasked``: names of the filters that did not run
     or failed. The node is known to be feasible only if both are empty.
@@ -130,10 +136,13 @@ def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
 
 
 class Fallbacks(Protocol):
-    """Hard spread constraints that a profile judges as soft, for pods that have waited long for one of them alone."""
+    """Hard spread constraints that are soft for single pods (the option ``fallback`` of PodTopologySpread).
+
+    A constraint becomes soft for a pod after it alone has kept the pod from every node for a long time.
+    """
 
     def enable(self, after: float) -> None:
-        """Observe the pods of the profile. ``after``: seconds that a pod waits."""
+        """Begin to observe the profile's pods. ``after``: seconds that a constraint blocks a pod before it is soft."""
         ...
 
     def relaxed(self, pod: Pod) -> Collection[str]:
@@ -145,7 +154,7 @@ class Fallbacks(Protocol):
 
 
 class NoFallbacks:
-    """``Fallbacks`` where nothing observes pods, such as for saved clusters."""
+    """``Fallbacks`` without soft constraints, used where no pods are observed, such as for saved clusters."""
 
     def enable(self, after: float) -> None:
         pass
@@ -155,19 +164,21 @@ class NoFallbacks:
 
 
 class KnownDomains(Protocol):
-    """Domains of topology keys that a profile knows, even while none of their nodes exists."""
+    """Domains of topology keys that a profile knows, also while no node is in them. They never affect a verdict."""
 
     def declare(self, domains: Mapping[str, Collection[str]], remember: float | None) -> None:
-        """Declare domains by topology key. ``remember``: seconds for which domains that had nodes are known, too."""
+        """Declare domains by topology key. ``remember``: seconds for which a domain stays known after its last node is
+        gone; with ``None`` only declared domains are known.
+        """
         ...
 
     def missing(self, key: str, present: Collection[str]) -> Collection[str]:
-        """Return the sorted known domains of a topology key without those in ``present``."""
+        """Return the known domains of a topology key that are not in ``present``, sorted."""
         ...
 
 
 class NoKnownDomains:
-    """``KnownDomains`` without memory."""
+    """``KnownDomains`` that knows no domains."""
 
     def declare(self, domains: Mapping[str, Collection[str]], remember: float | None) -> None:
         pass

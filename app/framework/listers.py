@@ -38,8 +38,8 @@ class NodeLister(Protocol):
         ...
 
     def uses_of_claim(self, namespace: str, name: str) -> int:
-        """Return the number of volumes that name the claim, in all pods that have a node. Ephemeral volumes are not
-        counted.
+        """Return the number of volumes that name the claim, in the pods of all nodes of the snapshot. Ephemeral volumes
+        are not counted.
 
         Raises ``NotDecoded`` if no plugin declares ``Part.VOLUMES``.
         """

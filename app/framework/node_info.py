@@ -144,6 +144,8 @@ class HypotheticalPods:
 
 
 class _CrowdedNodeInfo(NodeInfo):
+    """Node with hypothetical pods added. Requests are summed without the cost of a new total for each node."""
+
     __slots__ = ("_alone", "_more")
 
     def __init__(self, alone: NodeInfo, pods: dict[str, Pod], more: HypotheticalPods) -> None:

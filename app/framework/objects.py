@@ -22,8 +22,13 @@ class Objects(Protocol):
     A plugin must let both exceptions propagate. After ``Unreadable`` the verdict is an Error that names the object.
     """
 
-    def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None: ...
-    def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]: ...
+    def get(self, kind: Kind[Object], namespace: str, name: str) -> Object | None:
+        """Return the object; ``None`` if it does not exist. ``namespace`` is ``""`` for cluster-scoped kinds."""
+        ...
+
+    def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
+        """Return all objects of the kind in the namespace."""
+        ...
 
     def every(self, kind: Kind[Object]) -> Iterator[Object]:
         """Iterate over all readable objects of a kind; they can change meanwhile. Too slow for the hot path."""
@@ -46,8 +51,10 @@ class Objects(Protocol):
         ...
 
     def annotated_pods(self) -> Collection[Pod]:
-        """Return bound pods with annotations of the domain ``homeport.dev``, terminating ones included. With these
-        pods, a plugin can repair incomplete writes.
+        """Return bound pods with annotations of the domain ``homeport.dev``, terminating ones included.
+
+        A Binding writes such annotations to the pod, so a plugin can repair writes to other objects that a crash left
+        incomplete.
         """
         ...
 
@@ -67,7 +74,9 @@ class Objects(Protocol):
         """
         ...
 
-    def has_node(self, name: str) -> bool: ...
+    def has_node(self, name: str) -> bool:
+        """Return True if the snapshot has the node, possibly in an older version than the API server."""
+        ...
 
     def misses_node(self, name: str) -> bool:
         """Return True if the node does not exist. A node that exists but cannot be decoded gives False."""
@@ -117,7 +126,7 @@ class Writer(Protocol):
         ...
 
     async def change(self, kind: Kind[AnnotatedObject], target: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        """Update the spec of ``target`` if it is unchanged since it was read; ``None`` removes a field."""
+        """Set the fields of ``spec`` in ``target`` if it is unchanged since it was read; ``None`` removes a field."""
         ...
 
     async def delete(self, kind: Kind[AnnotatedObject], target: AnnotatedObject) -> None:

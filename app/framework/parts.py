@@ -86,7 +86,10 @@ _EXTRAS: Final[Mapping[Part, Extra]] = {
     Part.NODE_STATE: Extra.NODE_STATE,
 }
 
+"""``Extra`` of each part that is decoded only if a plugin declares it."""
+
 _OF_NODES: Final = "node."
+"""Beginning of the paths of parts that only nodes have."""
 
 
 def extras_of(parts: Iterable[Part]) -> frozenset[Extra]:

@@ -43,7 +43,7 @@ MIN_NODE_SCORE: Final = 0
 MAX_NODE_SCORE: Final = 100
 """Maximum score after normalization, like in kube-scheduler."""
 
-NOT_CERTAIN: Final = unschedulable("may no longer hold once binds under way have failed")
+NOT_CERTAIN: Final = unschedulable("might no longer hold after binds in flight have failed")
 """Default rejection of ``filter_certain``; internal, never part of an answer."""
 
 
@@ -67,7 +67,7 @@ class Plugin(Protocol):
         return Explanation()
 
     def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
-        """React to an object of a declared kind that any client added (``old`` is ``None``) or changed.
+        """React to an object of a declared kind that was added (``old`` is ``None``) or changed, by whichever client.
 
         Called also for all objects that exist at start, but not for deletions. If several profiles have the plugin,
         only the first profile's instance is called, once per change.
@@ -77,7 +77,7 @@ class Plugin(Protocol):
     def figures(self) -> Iterator[Figure | None]:
         """Yield the plugin's own gauges. Called when metrics are scraped.
 
-        It must also yield ``None`` after every few tenths of a millisecond of work, so that other requests can run.
+        The generator must also yield ``None`` after a few tenths of a millisecond of work, so that other requests run.
         """
         yield from ()
 
@@ -128,8 +128,8 @@ class PreFilterPlugin(Plugin, Protocol):
 class FilterPlugin(Plugin, Protocol):
     """Decides if a pod can run on a node.
 
-    ``takes_any_names``: ``filter_nodes`` accepts names of nodes that do not exist, and never passes them. The engine
-    then does not check each name.
+    ``takes_any_names``: true if ``filter_nodes`` accepts names of nodes that do not exist and never returns them as
+    passed. The engine then does not check each name.
     """
 
     takes_any_names: ClassVar[bool] = False
@@ -209,8 +209,10 @@ class PostFilterResult(Struct, frozen=True):
 
 
 PostFilterAnswer: TypeAlias = tuple[PostFilterResult | None, Status]
+"""Nomination, or ``None`` to leave it unchanged; and the status of the plugin."""
 
 PostFilterSteps: TypeAlias = Generator[None, CycleState, PostFilterAnswer]
+"""Steps of PostFilter. At each yield the generator receives the state of a new PreFilter."""
 
 
 @runtime_checkable
@@ -305,7 +307,10 @@ class PreBindPlugin(Plugin, Protocol):
 
     @abstractmethod
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Prepare the bind. Any status but Success ends it. The Binding writes ``state.annotations`` to the pod."""
+        """Prepare the bind. Any status but Success ends the bind.
+
+        The Binding writes ``state.annotations`` to the pod, so add annotations to it here.
+        """
         ...
 
 
@@ -314,7 +319,9 @@ class BindPlugin(Plugin, Protocol):
     """Binds the pod. Bind plugins run in order until one returns a status other than Skip."""
 
     @abstractmethod
-    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status: ...
+    async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
+        """Bind the pod with ``Handle.binder``. Return Skip to leave the pod to the next plugin."""
+        ...
 
 
 @runtime_checkable

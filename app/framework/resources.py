@@ -14,6 +14,8 @@ from app.kube.requests import ResourceList
 from app.kube.volumes import PodVolume
 
 _NONE_TAKEN: Final[dict[str, int]] = {}
+"""Value for a port that is not in use on any address."""
+
 _STAMPS: Final = itertools.count(1)
 """Source of stamps; no stamp is used twice."""
 
@@ -50,7 +52,7 @@ class HostPorts:
                 del self._taken[port.protocol, port.port]
 
     def conflicts(self, ports: Iterable[HostPort]) -> bool:
-        """Return True if one of ``ports`` is in use on the same address. ``ANY_IP`` equals every address."""
+        """Return True if one of ``ports`` is in use on the same address. ``ANY_IP`` conflicts with every address."""
         return bool(self._taken) and any(map(self._is_taken, ports))
 
     def _is_taken(self, port: HostPort) -> bool:

@@ -49,7 +49,7 @@ Args = TypeVar("Args", bound=PluginArgs)
 
 
 class Writes(Struct, frozen=True):
-    """Objects of ``kind`` that the plugin writes through ``Handle.writer``. ``what``: description of the writes for
+    """Writes of the plugin to objects of ``kind`` through ``Handle.writer``. ``what``: description of the writes for
     users.
 
     ``whole``: True if the plugin also creates and deletes objects; False if it only annotates or changes them.
@@ -108,7 +108,7 @@ class PluginSpec(Generic[Args]):
         self._variant = variant
 
     def for_args(self, args: Args) -> PluginSpec[Args]:
-        """Return the declaration of the plugin with these arguments: with the class that they need."""
+        """Return this declaration with the class that ``variant`` returns for the arguments."""
         plugin = self.plugin if self._variant is None else self._variant(args)
         if plugin is self.plugin:
             return self

@@ -37,14 +37,17 @@ class Code(IntEnum):
 
 
 WORDS: Final = {code: code.name.title().replace("_And_", "And").replace("_", "") for code in Code}
+"""Name that kube-scheduler prints for each code."""
+
 _REJECTED: Final = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
+"""Codes of rejections."""
 
 
 class Status(Struct, frozen=True):
-    """Answer of a plugin. ``plugin``: its name, set by the engine.
+    """Result of a plugin at an extension point. ``plugin``: its name, set by the engine.
 
-    ``until``: time in seconds since 1970 at which a cached verdict expires and the node is evaluated again. ``None``
-    if the verdict does not expire.
+    ``reasons``: texts for kube-scheduler's message; those of a rejection are constant. ``until``: time in seconds since
+    1970 at which a cached verdict expires and the node is evaluated again; ``None`` if the verdict does not expire.
     """
 
     code: Code
@@ -62,6 +65,7 @@ class Status(Struct, frozen=True):
 
     @property
     def is_rejected(self) -> bool:
+        """True for a rejection. An Error is not a rejection."""
         return self.code in _REJECTED
 
     @property
@@ -74,8 +78,8 @@ class Status(Struct, frozen=True):
 
 
 def distinct(statuses: Collection[Status]) -> dict[int, Status]:
-    """Return the distinct status objects by ``id``. Thousands of nodes share a few objects, so callers process each
-    object once.
+    """Return the distinct status objects by ``id``, so that the caller processes each once. Thousands of nodes share a
+    few objects.
     """
     return dict(zip(map(id, statuses), statuses, strict=True))
 

@@ -2,8 +2,8 @@
 calls.
 
 The engine runs the extension points in their order, and converts an exception of a plugin into a status that names the
-plugin. It also holds the pods that wait at Permit.
+plugin. No decision contains an ``await``, so each decision uses one consistent snapshot. The engine also holds the pods
+that wait at Permit.
 
-Not here: plugins, and the snapshot of the cluster, which is passed in through the protocols of ``app.framework``. No
-decision contains an ``await``, so each decision uses one consistent snapshot.
+Not here: plugins, and the snapshot of the cluster, which is passed in through the protocols of ``app.framework``.
 """

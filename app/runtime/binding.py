@@ -22,6 +22,8 @@ from app.telemetry.throttle import Throttle
 
 _LOG: Final = structlog.get_logger(__name__)
 _FAULT: Final = error("")
+"""Status that is recorded for a call that raises an exception or is cancelled."""
+
 _WAIT: Final = Status(Code.WAIT)
 
 
@@ -41,7 +43,7 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 
 def _timed(point: str) -> Callable[[M], M]:
-    """Return a decorator like ``timed_point``, for asynchronous methods. It also records calls that are cancelled."""
+    """Return a decorator like ``timed_point``, for asynchronous methods. A cancelled call is recorded as an Error."""
 
     def decorate(method: M) -> M:
         @wraps(method)
@@ -73,8 +75,9 @@ class BindingCycle:
 
     @timed_point("Reserve")
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Run the Reserve plugins in order, and return the first status that is not Success. After a failure here or
-        later in the bind, the caller must call ``unreserve``.
+        """Run the Reserve plugins in order, up to the first status that is not Success, and return that status.
+
+        After a failure here or later in the bind, the caller must call ``unreserve``. Raises ``PluginError``.
         """
         for slot in self.slots["reserve"]:
             status = self.guard.status(slot.name, "Reserve", slot.plugin.reserve, state, pod, node_name)
@@ -104,8 +107,10 @@ class BindingCycle:
                 continue
 
     async def permit(self, state: CycleState, pod: Pod, node_name: str, *, limit: float) -> Status:
-        """Run the Permit plugins, and return Success or a rejection. If a plugin returns Wait, the method waits at most
-        ``limit`` seconds until the pod is allowed or rejected. Other pods are not blocked meanwhile.
+        """Run the Permit plugins, and return Success or a rejection. Raises ``PluginError``.
+
+        If a plugin returns Wait, wait until the pod is allowed or rejected. After at most ``limit`` seconds the pod is
+        rejected. Other pods are not blocked meanwhile.
         """
         status, waits = self._permit(state, pod, node_name, limit)
         if status.code is not Code.WAIT:
@@ -137,7 +142,7 @@ class BindingCycle:
 
     def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
         """Return ``seconds``, or ``limit`` if that is less. After ``limit`` seconds the client of the bind request
-        gives up. A pod that waits longer could no longer be bound.
+        gives up, and the pod can no longer be bound.
         """
         if seconds > limit and (held_back := self._clips.admit(plugin)) is not None:
             _LOG.warning(
@@ -151,7 +156,10 @@ class BindingCycle:
 
     @_timed("PreBind")
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Run the PreBind plugins in order, and return the first status that is not Success."""
+        """Run the PreBind plugins in order, up to the first status that is not Success, and return that status.
+
+        Raises ``PluginError``.
+        """
         for slot in self.slots["preBind"]:
             answer = await self.guard.acall(slot.name, "PreBind", slot.plugin.pre_bind, state, pod, node_name)
             status = self.guard.checked(slot.name, "PreBind", answer)
@@ -161,8 +169,9 @@ class BindingCycle:
 
     @_timed("Bind")
     async def bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Run the Bind plugins up to the first that does not return Skip. Return its status, or an Error if
-        all skip.
+        """Run the Bind plugins up to the first that does not return Skip. Return its status, or an Error if all skip.
+
+        Raises ``PluginError``.
         """
         for slot in self.slots["bind"]:
             answer = await self.guard.acall(slot.name, "Bind", slot.plugin.bind, state, pod, node_name)

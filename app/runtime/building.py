@@ -47,7 +47,7 @@ def build(
     dry_runs = DryRuns()
     reads = {name: ClockReads() for name, spec in profile.specs.items() if spec.reads is not Reads.CLUSTER}
     context = replace(handle.profile, dry_run=dry_runs, release=profile.release)
-    plugins = _built(profile, replace(handle, profile=context), kinds, reads)
+    plugins = _create_plugins(profile, replace(handle, profile=context), kinds, reads)
     slots = {point: _slots(profile, profile.at(point), plugins, kinds, reads) for point in POINTS}
     framework = Framework(
         profile.scheduler_name,
@@ -92,7 +92,7 @@ def _call_changed(guard: Guard, plugin: str, changed: Callable[[Any, Any], None]
 
 
 class _AllBut:
-    """Set that contains every name except the given ones."""
+    """Set of all scheduler names except the given ones."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = frozenset(names)
@@ -107,11 +107,15 @@ def served_names(profile_names: Collection[str]) -> Container[str]:
 
 
 def names_of(profile_name: str, profile_names: Collection[str]) -> Container[str]:
-    """Return the scheduler names of all pods that the profile ``profile_name`` handles."""
+    """Return the scheduler names of the pods that the profile ``profile_name`` handles. ``profile_names``: names of all
+    profiles.
+    """
     return _AllBut({*profile_names} - {ANY}) if profile_name == ANY else frozenset((profile_name,))
 
 
-def _built(profile: ResolvedProfile, handle: Handle, kinds: _Kinds, reads: Mapping[str, ClockReads]) -> dict[str, Any]:
+def _create_plugins(
+    profile: ResolvedProfile, handle: Handle, kinds: _Kinds, reads: Mapping[str, ClockReads]
+) -> dict[str, Any]:
     """Create every plugin with its own handle, and return the plugins by name. Raises ``ProfileErrors``."""
     plugins, faults = {}, []
     for name, spec in profile.specs.items():

@@ -1,4 +1,5 @@
-"""Base classes of caches of plugin results. An entry holds one plugin's results for nodes, for pods of one signature.
+"""Base classes of the caches of verdicts and scores. An entry has the results of one plugin on nodes, and is valid for
+all pods of one signature.
 
 A signature is a hashable value of the pod parts that the plugin declares. This module invalidates entries and limits
 the work in one step.
@@ -72,9 +73,11 @@ class CacheEntry:
 
 
 class PluginEntry(CacheEntry):
-    """Cached results of one plugin for nodes, for pods of one signature. ``pod`` is the plugin's view of such a pod.
+    """Cached results of one plugin on nodes, valid for all pods of one signature. ``pod``: such a pod, as the plugin
+    sees it.
 
-    ``objects``: versions of the plugin's declared kinds for which the results are valid.
+    ``key``: identifies plugin and signature. ``objects``: versions of the plugin's declared kinds for which the results
+    are valid.
     """
 
     __slots__ = ("_size", "key", "objects", "pod", "slot")
@@ -102,8 +105,8 @@ E = TypeVar("E", bound=PluginEntry)
 
 
 class PluginCache:
-    """Base of caches that finds the entry of a plugin for a pod. An entry is replaced after a change of an object of a
-    kind that the plugin declares.
+    """Base class of the caches. It finds the entry of a plugin for a pod. An entry is replaced once an object of a kind
+    that the plugin declares has changed.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -116,12 +119,17 @@ class PluginCache:
         slot: PluginSlot,
         pod: Pod,
         held: Mapping[Hashable, E] = {},
-        beside: Sequence[Pod] = (),
+        hypothetical: Sequence[Pod] = (),
     ) -> E:
+        """Return the entry of the plugin for the pod's signature; create it if there is no valid one.
+
+        ``form``: class of the entry. ``held``: entries that are used even if ``entries`` has evicted them.
+        ``hypothetical``: pods that the entry assumes on every node; their signatures are part of the key.
+        """
         parts = slot.parts or declared_parts(None)
         key: Hashable = (slot.name, parts.signature(pod))
-        if beside:
-            key = (key, frozenset(Counter(map(parts.signature, beside)).items()))
+        if hypothetical:
+            key = (key, frozenset(Counter(map(parts.signature, hypothetical)).items()))
         objects = self._objects(slot)
         entry = entries.get(key) or held.get(key)
         if entry is None or entry.objects != objects:
@@ -130,6 +138,7 @@ class PluginCache:
         return entry
 
     def _objects(self, slot: PluginSlot) -> Hashable:
+        """Return the current versions of the kinds that the plugin declares."""
         return tuple(map(self._snapshot.kind_version, slot.kinds)) if slot.kinds else ()
 
 

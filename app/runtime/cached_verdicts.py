@@ -41,7 +41,7 @@ _CROWDED_COST: Final = 8
 """Cost of a verdict on a node with hypothetical pods, as a multiple of a verdict without them."""
 
 _SERIALS: Final = itertools.count(1)
-"""Source of serial numbers. A number is never used twice, so an evicted and recreated entry gets a new one."""
+"""Source of serial numbers and stamps. A number is never used twice, so a recreated entry gets new ones."""
 
 Evaluate = Callable[["CachedVerdicts", Sequence[str]], FilterResult]
 """Function that runs the plugin of an entry on nodes of the snapshot. Raises ``PluginError``."""
@@ -93,22 +93,23 @@ class _EvaluatedNodes:
 class CachedVerdicts(PluginEntry):
     """Verdicts of one plugin on nodes. A node passes if it is in ``evaluated`` and not in ``rejected``.
 
-    ``stamp``: number that changes whenever a rejection becomes invalid; it differs between entries. ``beside``:
-    hypothetical pods that are evaluated as if they ran on every node.
+    ``serial``: number of this entry; no other entry has it. ``stamp``: number that changes whenever a rejection becomes
+    invalid; it differs between entries. ``hypothetical``: pods that the verdicts assume on every node, in addition to
+    the node's own pods; ``None`` for usual verdicts.
     """
 
-    __slots__ = ("beside", "evaluated", "rejected", "serial", "stamp")
+    __slots__ = ("evaluated", "hypothetical", "rejected", "serial", "stamp")
 
     def __init__(self, key: Hashable, slot: PluginSlot, pod: Pod, objects: Hashable, snapshot: Snapshot) -> None:
         super().__init__(key, slot, pod, objects, snapshot)
         self.serial = self.stamp = next(_SERIALS)
         self.evaluated = _EvaluatedNodes()
         self.rejected: dict[str, Status] = {}
-        self.beside: HypotheticalPods | None = None
+        self.hypothetical: HypotheticalPods | None = None
 
     def at_once(self) -> int:
         """Return the maximum number of nodes in one step; smaller with hypothetical pods."""
-        return super().at_once() if self.beside is None else max(1, super().at_once() // _CROWDED_COST)
+        return super().at_once() if self.hypothetical is None else max(1, super().at_once() // _CROWDED_COST)
 
     def weight(self) -> int:
         """Return the estimated size in bytes."""
@@ -130,6 +131,9 @@ class CachedVerdicts(PluginEntry):
                 self._confirm(again, snapshot, evaluate)
 
     def _confirm(self, names: Sequence[str], snapshot: Snapshot, evaluate: Evaluate) -> None:
+        """Drop the rejections of changed nodes and, if there are few, evaluate these nodes again. Change the stamp if a
+        rejection is gone or differs.
+        """
         before = {name: self.rejected.pop(name) for name in names}
         try:
             if len(names) <= min(_MOST_AGAIN, self.at_once()):

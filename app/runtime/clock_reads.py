@@ -5,21 +5,21 @@ from __future__ import annotations
 from app.framework.handle import Clock
 
 
-class UndatedAnswer(Exception):
+class MissingExpiry(Exception):
     """Error: a plugin read a clock to compute an answer that would be cached without an expiry."""
 
     def __init__(self, point: str) -> None:
         if point == "Filter":
             super().__init__(
-                "read a clock and gave a verdict without an end, which would be cached for ever: give it until= "
-                "(math.inf if it does not end), or declare Reads.CLUSTER"
+                "read a clock and returned a verdict without an expiry, which would be cached forever: set until= "
+                "(math.inf if the verdict does not expire), or declare Reads.CLUSTER"
             )
         else:
             super().__init__(f"read a clock, but answers of {point} are cached: declare Reads.CLUSTER")
 
 
 class ClockReads:
-    """Number of clock reads by a plugin."""
+    """Counter of a plugin's clock reads."""
 
     __slots__ = ("count",)
 

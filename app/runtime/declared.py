@@ -18,6 +18,7 @@ _ELSEWHERE: Final[dict[Kind[Any], str]] = {
     NODES: "nodes are read through Handle.nodes, or from the NodeInfo in hand",
     PODS: "pods are read from NodeInfo.pods, or counted by Handle.counts",
 }
+"""Kinds that ``Objects`` never provides, each with the interface to use instead, for error messages."""
 
 _MOST_KNOWN: Final = 64
 """Maximum number of ``Kind`` objects cached by identity. Without it, a plugin that creates a ``Kind`` at each call
@@ -51,8 +52,8 @@ class DeclaredObjects:
         self._version = objects.version
 
     def _require(self, kind: Kind[Any]) -> None:
-        """Check a kind and cache its identity, because comparing kinds by value takes longer than an object's
-        lookup.
+        """Raise ``UndeclaredKind`` unless the kind is declared. Cache the identity of a declared kind, because
+        comparing kinds by value takes longer than looking up an object.
         """
         if kind not in self._declared:
             raise UndeclaredKind(self._plugin, kind)

@@ -61,5 +61,5 @@ class DryRuns:
     def __call__(self, state: CycleState, pod: Pod, node: NodeInfo) -> DryRun:
         """Start a dry run. Raises ``LookupError`` while the plugins of the profile are being created."""
         if self.filters is None:
-            raise LookupError("the profile's filters cannot be run before all of its plugins are made")
+            raise LookupError("the profile's filters cannot be run before all of its plugins are created")
         return FilterDryRun(self.filters, state, pod, node)

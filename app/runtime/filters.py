@@ -31,17 +31,15 @@ _MOST_SETS: Final = 64
 
 
 class FilterOutcome(Struct, frozen=True):
-    """Result of PreFilter and Filter. ``rejected``: the rejection of each candidate that does not pass, by
-    node name.
-    """
+    """Result of PreFilter and Filter. ``rejected``: rejections by node name, of all candidates that do not pass."""
 
     pre_filter: Status
     rejected: Mapping[str, Status]
 
 
 class Recheck(Struct, frozen=True):
-    """Result of the check before a bind. ``status`` assumes that all binds in flight succeed. ``certain`` is False if a
-    Success might become a rejection when some of these binds fail.
+    """Result of the check before a bind. ``status`` assumes that all unfinished binds succeed. ``certain`` is False if
+    a Success might become a rejection when some of these binds fail.
     """
 
     status: Status
@@ -51,9 +49,9 @@ class Recheck(Struct, frozen=True):
 class Filters:
     """PreFilter and Filter plugins of one profile.
 
-    ``slots``: plugins of every extension point in order. Only nominated pods with a scheduler name in ``served`` are
-    considered. ``deciding``: plugins at PreFilter or Filter, each once. ``has_last_filters``: True if a plugin
-    implements ``filter_last``, which depends on the set of nodes that passed so far.
+    ``slots``: plugins of every extension point in order. ``served``: scheduler names; nominated pods with another
+    scheduler name are ignored. ``deciding``: plugins at PreFilter or Filter, each once. ``has_last_filters``: True if a
+    plugin implements ``filter_last``, which depends on the set of nodes that passed so far.
     """
 
     def __init__(
@@ -72,16 +70,16 @@ class Filters:
         self.guard = guard
         self.nominations = nominations
         self.served = served
-        self._reading_cluster = [it for it in self.deciding if not it.is_cached]
+        self._cluster_filters = [it for it in self.deciding if not it.is_cached]
         self._without: dict[frozenset[str], ActiveFilters] = {}
 
     def depends(self, pod: Pod, other: Pod) -> bool:
-        """Return True if ``other`` can affect the verdict on ``pod`` of a filter that reads the cluster. Raises
+        """Return True if ``other`` can change the verdict on ``pod`` of a filter that reads the cluster. Raises
         ``PluginError``.
         """
         return any(
             slot.depends_on is None or self.guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
-            for slot in self._reading_cluster
+            for slot in self._cluster_filters
         )
 
     def pre_filter(self, state: CycleState, pod: Pod) -> PreFiltered:
@@ -120,7 +118,7 @@ class Filters:
             slot.name, "PreFilter", "(Status, node names)", slot.plugin.pre_filter, state, seen
         )
         if slot.clock_reads is not None and slot.clock_reads.count != before:
-            raise self.guard.undated_answer(slot.name, "PreFilter")
+            raise self.guard.missing_expiry(slot.name, "PreFilter")
         if status is not SUCCESS and status is not SKIP:
             self.guard.checked(slot.name, "PreFilter", status)
         if names is None:
@@ -140,7 +138,7 @@ class Filters:
         return active
 
     def feasible(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterOutcome:
-        """Run PreFilter and Filter on all candidates without the cache. Raises ``PluginError`` or ``Unprepared``."""
+        """Run all filters on all candidates without the cache. Raises ``PluginError`` or ``Unprepared``."""
         prepared = self.pre_filter(state, pod)
         if not prepared.status.is_success:
             return FilterOutcome(prepared.status, dict.fromkeys(nodes.names, prepared.status))
@@ -198,7 +196,7 @@ class Filters:
             or isinstance(result.passed, str)
             or len(result.passed) > len(nodes.names)
         ):
-            raise self.guard.wrong_answer(slot.name, "Filter", result, "a FilterResult of the nodes asked about")
+            raise self.guard.wrong_answer(slot.name, "Filter", result, "a FilterResult of the given nodes")
         return FilterResult(result.passed, partial(self._read_rejections, slot.name, result))
 
     def _read_rejections(self, plugin: str, result: FilterResult) -> Mapping[str, Status]:
@@ -293,8 +291,8 @@ class Filters:
         ]
 
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
-        """Check a node before a bind: run PreFilter and Filter for it. ``in_flight``: pods whose binds are in
-        flight.
+        """Check a node before a bind: run PreFilter and Filter for it. ``in_flight``: other assumed pods whose binds
+        can still fail, possibly pods that wait at Permit.
         """
         prepared = self.pre_filter(state, pod)
         if prepared.status is not SUCCESS:
@@ -308,10 +306,10 @@ class Filters:
         return Recheck(status, all(self._certain(slot, state, pod, node, in_flight) for slot in deciding))
 
     def _certain(self, slot: PluginSlot, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> bool:
-        """Return True if the plugin's Success stays valid no matter which binds in flight fail.
+        """Return True if the plugin's Success stays valid no matter which binds of ``in_flight`` fail.
 
-        True for all plugins that read only the node and its pods, because fewer pods never turn Success into a
-        rejection.
+        That is so for all plugins that read only the node and its pods, because fewer pods never turn Success into a
+        rejection. For a plugin without ``filter_certain`` the result is False, because its inputs are unknown.
         """
         if slot.is_cached or slot.filter_certain is None:
             return slot.is_cached
@@ -338,7 +336,10 @@ class Filters:
 
 
 def _is_part(names: Any, whole: Sequence[str]) -> bool:
-    """Return True if ``names`` is a sequence of names in ``whole``. Fast if it is ``whole`` itself or has one name."""
+    """Return True if ``names`` is a sequence of names that are all in ``whole``.
+
+    The check is fast if ``names`` is ``whole`` itself or has one name.
+    """
     if names is whole:
         return True
     if isinstance(names, str) or not isinstance(names, Sequence) or len(names) > len(whole):

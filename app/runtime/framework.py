@@ -36,6 +36,8 @@ INQUIRY_SECONDS: Final = 6.0
 """Time limit of each plugin's slow addition to an explanation (``Explanation.later``)."""
 
 _NO_MORE: Final = Explanation()
+"""Addition that adds nothing."""
+
 _LARGEST_FIGURE: Final = 1 << 1023
 """Largest integer that a gauge can have. Metrics are floats, and integers from 1 << 1024 on cannot be converted."""
 
@@ -143,7 +145,10 @@ class Framework:
         yield from self.scoring.checking_scores()
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Run the PreEnqueue plugins up to the first status that is not Success, and return that status."""
+        """Run the PreEnqueue plugins up to the first status that is not Success, and return that status.
+
+        Raises ``PluginError``.
+        """
         for slot in self.slots["preEnqueue"]:
             status = self._guard.status(slot.name, "PreEnqueue", slot.plugin.pre_enqueue, pod)
             if not status.is_success:
@@ -205,7 +210,10 @@ class Framework:
         return {name: _with(explanation, additions.get(name, _NO_MORE)) for name, explanation in explained.items()}
 
     def figures(self) -> Iterator[Figure | None]:
-        """Yield the gauges of all plugins, step by step. A plugin that fails or yields an invalid gauge is skipped."""
+        """Yield the gauges of all plugins, step by step, with ``None`` for steps without a gauge.
+
+        If a plugin fails or yields an invalid gauge, its remaining gauges are skipped.
+        """
         for name, plugin in self.plugins.items():
             if overrides(type(plugin), Plugin, "figures"):
                 with suppress(PluginError):  # the guard has logged the fault
@@ -214,9 +222,7 @@ class Framework:
     def _figures_of(self, name: str, plugin: Plugin) -> Iterator[Figure | None]:
         for figure in read_only_steps(self._guard, name, "Figures", plugin.figures):
             if figure is not None and not (isinstance(figure, Figure) and is_exposable(figure)):
-                raise self._guard.wrong_answer(
-                    name, "Figures", figure, "a Figure with a name and labels as metrics have"
-                )
+                raise self._guard.wrong_answer(name, "Figures", figure, "a Figure that Prometheus can store")
             yield figure
 
 

@@ -21,7 +21,7 @@ from app.framework.points import Plugin
 from app.framework.status import SKIP, SUCCESS, WORDS, Code, Status, error
 from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
-from app.runtime.clock_reads import UndatedAnswer
+from app.runtime.clock_reads import MissingExpiry
 from app.telemetry.metrics import Metrics
 from app.telemetry.throttle import Throttle
 
@@ -30,8 +30,8 @@ R = TypeVar("R")
 M = TypeVar("M", bound=Callable[..., Any])
 
 SAMPLE_EVERY: Final = 17
-"""One in this many evaluations is timed, with all plugin calls in it. The number is prime, so that in repeating
-sequences of requests each request is timed in turn.
+"""One in this many evaluations is timed, with all plugin calls in it. The number is prime, so that each request of a
+repeated sequence is timed in turn.
 """
 
 _FAULT: Final = error("")
@@ -45,8 +45,8 @@ _MESSAGES: Final = {
     "Score": 'running Score plugins: plugin "{}" failed with: {}',
     "NormalizeScore": 'running Normalize on Score plugins: plugin "{}" failed with: {}',
 }
-"""kube-scheduler's message formats, for extension points whose format differs from the usual `running
-PreFilter plugin "X": …`.
+"""kube-scheduler's message formats by extension point. All other extension points have the same format, for example
+``running PreFilter plugin "X": …``.
 """
 
 _LOG = structlog.get_logger(__name__)
@@ -61,14 +61,14 @@ class PluginError(Exception):
 
 
 def plugin_error(plugin: str, point: str, what: object) -> PluginError:
-    """Return the error of a plugin at an extension point, with kube-scheduler's text."""
+    """Return the error of a plugin at an extension point, with kube-scheduler's text. ``what``: the cause."""
     message = _MESSAGES.get(point)
     text = f'running {point} plugin "{plugin}": {what}' if message is None else message.format(plugin, what)
     return PluginError(error(text, plugin))
 
 
 class WrongAnswer(TypeError):
-    """Error: a plugin returned a value of a type that its extension point does not allow."""
+    """Error: a plugin returned a value that its extension point does not allow."""
 
 
 class FaultAtNode(Exception):
@@ -128,7 +128,7 @@ def required_objects(plugin: Plugin, pod: Pod) -> tuple[tuple[Kind[Any], str, st
     """Return the answer of ``Plugin.required_objects`` as a tuple. Raises ``WrongAnswer``."""
     required: tuple[Any, ...] = tuple(plugin.required_objects(pod))
     if required and not all(isinstance(it, tuple) and len(it) == _TRIPLE for it in required):
-        raise WrongAnswer("returned something else than triples of a kind, a namespace and a name")
+        raise WrongAnswer("returned something other than tuples of a kind, a namespace and a name")
     return required
 
 
@@ -141,7 +141,7 @@ def _flaw(status: Any) -> str:
     if not isinstance(code, Code):
         return f"a Status whose code is {_described(code)}"
     if not isinstance(reasons, tuple | list) or not all(isinstance(it, str) for it in reasons):
-        return "a Status whose reasons are no texts"
+        return "a Status whose reasons are not strings"
     return ""
 
 
@@ -196,7 +196,7 @@ class Guard:
         return answer
 
     def begin_evaluation(self, pod: Pod) -> None:
-        """Start the filters or the scores of a pod, and decide if they are timed. Evaluations never overlap."""
+        """Record the pod whose filters or scores run now, and decide if they are timed. Evaluations never overlap."""
         self._pod = pod
         self._evaluations += 1
         self.sampled = self._evaluations % SAMPLE_EVERY == 0
@@ -239,7 +239,7 @@ class Guard:
             raise self._fault(plugin, point, fault) from fault
 
     def expect(self, plugin: str, point: str, profile: str = "") -> None:
-        """Create the metric series of a plugin's method at 0. ``profile``: empty if it is no extension point."""
+        """Create the metric series of a plugin's method at 0. ``profile``: empty if it is not an extension point."""
         if (plugin, point, profile) in self._expected:
             return
         self._expected.add((plugin, point, profile))
@@ -277,12 +277,12 @@ class Guard:
         self._metrics.permit_wait.labels(status_label(status)).observe(seconds)
 
     def wrong_answer(self, plugin: str, point: str, answer: object, expected: str) -> PluginError:
-        """Count and log an answer of the wrong type, and return the error to raise. ``expected``: the right type."""
+        """Count and log a wrong answer, and return the error to raise. ``expected``: description of a right answer."""
         return self._fault(plugin, point, WrongAnswer(f"returned {_described(answer)}, not {expected}"))
 
-    def undated_answer(self, plugin: str, point: str, node: str = "") -> PluginError:
+    def missing_expiry(self, plugin: str, point: str, node: str = "") -> PluginError:
         """Count and log a cached answer that depends on a clock and has no expiry, and return the error to raise."""
-        return self._fault(plugin, point, UndatedAnswer(point), node=node)
+        return self._fault(plugin, point, MissingExpiry(point), node=node)
 
     def out_of_range(self, plugin: str, pod: Pod, node: str, score: int) -> None:
         """Count a score below 0 or above 100. At most one per plugin and minute is logged."""

@@ -27,13 +27,14 @@ class LruCache(Generic[K, V]):
         return key in self._entries
 
     def get(self, key: K) -> V | None:
+        """Return the entry, or ``None`` if there is none. It becomes the most recently used entry."""
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._entries[key] = entry
         return entry
 
     def put(self, key: K, entry: V, weight: int) -> None:
-        """Add ``entry``, or update its size to ``weight`` bytes."""
+        """Add ``entry``, or update its size to ``weight`` bytes. It becomes the most recently used entry."""
         self._total += weight - self._weights.get(key, 0)
         self._weights[key] = weight
         self._entries.pop(key, None)

@@ -36,7 +36,7 @@ class _AnyDeviceClass:
     """Partial ``Objects`` in which a DeviceClass backs each resource that the pod requests.
 
     The real DeviceClasses are unknown here. If one backs a resource, DynamicResources decides about nodes that lack the
-    resource. So with this class, the filters of this module reject no node for a lack of such a resource.
+    resource. So with this class, the filters of this module do not reject a node because it lacks such a resource.
     """
 
     def __init__(self) -> None:
@@ -58,8 +58,8 @@ class OneNodeFilters:
     """In-tree filters for one node. A filter has the profile's arguments for it if there are any, otherwise default
     arguments.
 
-    ``core``: decoder of pods and nodes with the parts that these filters need. ``unasked``: in-tree filters that
-    neither run here nor in the profile.
+    ``core``: decoder of pods and nodes with the parts that these filters need. ``unasked``: in-tree filters that run
+    neither here nor in the profile.
     """
 
     def __init__(self, profile: ResolvedProfile, registry: Registry, handle: Handle, guard: Guard) -> None:

@@ -49,6 +49,7 @@ class PreFiltered(Struct, frozen=True):
 
 
 NOT_NARROWED: Final = PreFiltered(SUCCESS)
+"""Result of PreFilter if no plugin rejects the pod or restricts the nodes."""
 
 
 def _bracketed(names: Iterable[str]) -> str:

@@ -23,8 +23,9 @@ from app.runtime.guard import Guard
 REFUSED: Final = "a read-only request changes nothing"
 """Error message of writes and binds within ``read_only``."""
 
-_READ_ONLY: Final = ContextVar("asked", default=False)
+_READ_ONLY: Final = ContextVar("read only", default=False)
 _END: Final = object()
+"""Value that no plugin can yield, returned by ``next`` at the end of the steps."""
 
 
 @contextmanager
@@ -45,7 +46,7 @@ def is_read_only() -> bool:
 
 
 def read_only_steps(guard: Guard, name: str, point: str, ask: Callable[[], Iterable[object]]) -> Iterator[object]:
-    """Call ``ask`` of a plugin and yield the items that it returns. Each step runs within ``read_only``. Raises
+    """Call the plugin's method ``ask`` and yield the items that it returns. Each step runs within ``read_only``. Raises
     ``PluginError``.
     """
     with read_only():
@@ -102,7 +103,7 @@ class ReadOnlyWriter:
 
 
 class NoWriter:
-    """``Writer`` and ``Binder`` that refuse everything, for plugins that only answer queries."""
+    """``Writer`` and ``Binder`` that refuse all writes and binds, for plugins that only answer queries."""
 
     async def annotate(
         self, kind: Kind[AnnotatedObject], written: AnnotatedObject, annotations: Mapping[str, str | None]

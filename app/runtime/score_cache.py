@@ -28,7 +28,7 @@ _ROW_BYTES: Final = 300
 """Estimated bytes of a row."""
 
 
-_ROWS_A_NODE: Final = 2
+_ROWS_PER_NODE: Final = 2
 """Maximum number of rows per node of the snapshot. If there are more rows, all are discarded, because most of them no
 longer belong to a node.
 """
@@ -46,7 +46,7 @@ Score = Callable[["CachedScores", Sequence[str]], Sequence[int]]
 
 
 class CachedScores(PluginEntry):
-    """Raw scores of one plugin by node."""
+    """Raw scores of one plugin by node. ``serial``: number of this entry; no other entry has it."""
 
     __slots__ = ("scores", "serial")
 
@@ -88,7 +88,7 @@ class _ScoreRows(CacheEntry):
     def refresh(self, snapshot: Snapshot) -> None:
         """Drop the rows of changed nodes."""
         changed = self.changed(snapshot)
-        if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_A_NODE * len(snapshot.base_nodes)):
+        if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_PER_NODE * len(snapshot.base_nodes)):
             self.of, self.rows, self._numbers = {}, [], {}
         else:
             for name in changed:
@@ -133,9 +133,9 @@ class ScoreCache(PluginCache):
     def raw_scores(
         self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], score: Score
     ) -> dict[str, ScoreClasses]:
-        """Return the raw scores of the nodes ``names`` by plugin; all must be in the snapshot. The class of a node is
-        its row number, for all plugins.
+        """Return the raw scores of the nodes ``names`` by plugin. All the nodes must be in the snapshot.
 
+        The class of a node is its row number, for all plugins.
         Raises ``PluginError``, or ``Unprepared`` if there are too many nodes to score at once.
         """
         entries = [self._entry(CachedScores, self._scores, slot, pod) for slot in slots]

@@ -24,7 +24,7 @@ from app.runtime.score_cache import CachedScores, ScoreCache
 from app.runtime.slots import PluginSlot, nodes_view, pod_view
 from app.runtime.snapshot import Snapshot
 
-_NO_NUMBER: Final = 'plugin "{}" returns a score that is no whole number'
+_NO_INTEGER: Final = 'plugin "{}" returns a score that is not an integer'
 _NO_PLUGIN_TOTAL: Final = 1
 """Score of every node in a profile without score plugins."""
 
@@ -32,8 +32,8 @@ _NO_PLUGIN_TOTAL: Final = 1
 class Scores(Struct, frozen=True):
     """Scores of the nodes ``names``. ``of_plugin``: normalized, unweighted scores. ``total``: weighted sums.
 
-    ``weight``: sum of the weights of the plugins that scored. A score outside 0..100 is replaced with 0.
-    ``out_of_range`` has, for each plugin that gave such scores, one of them.
+    ``weight``: sum of the weights of the plugins that scored; 0 if none did. A normalized score outside 0..100 is
+    replaced with 0. ``out_of_range``: one of these scores for each plugin that returned any.
     """
 
     names: Sequence[str]
@@ -75,7 +75,7 @@ class Scoring:
         self.slots = slots
         self.guard = guard
         self._snapshot = snapshot
-        self._rows = ScoreCache(snapshot)
+        self._score_cache = ScoreCache(snapshot)
         self._score_depends_on = [
             (it.name, it.score_depends_on) for it in self.slots["score"] if it.score_depends_on is not None
         ]
@@ -109,7 +109,7 @@ class Scoring:
         """Compare cached scores with new ones, in steps. Yields for each step a sentence that names the difference, or
         an empty string.
         """
-        yield from self._rows.checking_scores(self._score_alone)
+        yield from self._score_cache.checking_scores(self._score_alone)
 
     def _score_all(
         self,
@@ -119,6 +119,7 @@ class Scoring:
         nodes: Candidates,
         out_of_range: dict[str, int],
     ) -> dict[str, ScoreClasses]:
+        """Return the normalized scores by plugin. Adds to ``out_of_range``, see ``Scores``."""
         raw = self._cached_raw(slots, state, pod, nodes)
         return {slot.name: self._score_by(slot, state, pod, nodes, raw.get(slot.name), out_of_range) for slot in slots}
 
@@ -136,7 +137,7 @@ class Scoring:
         if not cached or self._differ_from_cache(pod, nodes):
             return {}
         try:
-            return self._rows.raw_scores(cached, pod, nodes.names, partial(self._score_cached, state))
+            return self._score_cache.raw_scores(cached, pod, nodes.names, partial(self._score_cached, state))
         except PluginError:
             return {}
 
@@ -195,6 +196,7 @@ class Scoring:
         return ScoreClasses(raw.of, scores, all_used=raw.all_used and scores.keys() == raw.scores.keys())
 
     def _raw(self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
+        """Run Score of one plugin on all candidates, without the cache."""
         seen = pod_view(slot, state, pod)
         if slot.scores_in_batch:
             scores: Any = self.guard.call(
@@ -211,9 +213,9 @@ class Scoring:
             slot.name, "Score", score_each, slot.plugin.score, state, seen, nodes_view(slot, nodes)
         )
         if slot.clock_reads is not None and slot.clock_reads.count != before:
-            raise self.guard.undated_answer(slot.name, "Score")
+            raise self.guard.missing_expiry(slot.name, "Score")
         if set(map(type, scores)) - {int}:
-            raise PluginError(error(_NO_NUMBER.format(slot.name), slot.name))
+            raise PluginError(error(_NO_INTEGER.format(slot.name), slot.name))
         return scores
 
     def _differ_from_cache(self, pod: Pod, nodes: Candidates) -> bool:
@@ -230,6 +232,9 @@ class Scoring:
         return self._score_each(entry.slot, state, pod_view(entry.slot, state, entry.pod), nodes)
 
     def _score_alone(self, entry: CachedScores, names: Sequence[str]) -> Sequence[int]:
+        """Like ``_score_cached``, for use outside of a request. It creates a state and runs the plugin's PreScore
+        itself.
+        """
         state = CycleState()
         nodes = Candidates(names, self._snapshot.base_nodes.__getitem__)
         for slot in self.slots["preScore"]:
@@ -239,6 +244,7 @@ class Scoring:
 
 
 def _alike(size: int, score: int) -> ScoreClasses:
+    """Return the scores of ``size`` nodes that all have ``score``."""
     return ScoreClasses([score] * size, {score: score})
 
 
@@ -274,18 +280,17 @@ def _total(of_plugin: Mapping[str, ScoreClasses], weights: Mapping[str, int], si
 
 
 def _out_of_range(plugin: str, scores_by_class: ScoreClasses, nodes: Candidates) -> dict[Any, int]:
-    """Return the score of each class whose score is below 0 or above 100. Raises ``PluginError`` unless every node has
-    an integer score.
+    """Return the scores below 0 or above 100, by class. Raises ``PluginError`` unless every node has an integer score.
 
-    In kube-scheduler such a score fails the scheduling attempt. Homeport uses 0 for the node, because one node whose
-    requests overflow 64 bits would otherwise stop every pod for which it is feasible.
+    In kube-scheduler such a score fails the scheduling attempt. Homeport uses 0 for the node. Otherwise one node whose
+    requests overflow 64 bits would stop every pod for which the node is feasible.
     """
     used = scores_by_class.classes()
     if len(scores_by_class.of) != len(nodes) or not scores_by_class.scores.keys() >= used:
         raise PluginError(error(f'plugin "{plugin}" did not score every node', plugin))
     scores = [scores_by_class.scores[key] for key in used]
     if set(map(type, scores)) - {int}:
-        raise PluginError(error(_NO_NUMBER.format(plugin), plugin))
+        raise PluginError(error(_NO_INTEGER.format(plugin), plugin))
     if min(scores, default=0) >= MIN_NODE_SCORE and max(scores, default=0) <= MAX_NODE_SCORE:
         return {}
     return {

@@ -29,8 +29,9 @@ ALL_PLUGINS: Final = ""
 class SearchResult(FilterResult):
     """Result of a search. ``pre_filter``: status of PreFilter; unless it is Success, no node passes.
 
-    ``lasts``: True if each rejection depends only on the plugin that gave it. It is False if a ``filter_last`` rejected
-    a node, because such a rejection also depends on all requested nodes and on the nodes that passed.
+    ``lasts``: True if each rejection stays valid as long as the signature of the plugin that returned it. It is False
+    if a ``filter_last`` rejected a node, because such a rejection also depends on all requested nodes and on the nodes
+    that passed.
     """
 
     pre_filter: Status
@@ -114,6 +115,7 @@ class Search:
         return SearchResult(progress.left, reasons, status, lasts=not progress.last)
 
     def _search(self, state: CycleState, pod: Pod, nodes: Candidates, names: Sequence[str]) -> _SearchState:
+        """Run Filter on those of the candidates that are in ``names``, and return the state of the search."""
         progress = _SearchState()
         separate = self._separate(pod, nodes, names)
         progress.left = list(filterfalse(separate.__contains__, names)) if separate else names
@@ -172,6 +174,7 @@ class Search:
     def _evaluate_separate(
         self, state: CycleState, pod: Pod, nodes: Candidates, separate: Mapping[str, Collection[Pod]]
     ) -> dict[str, Status]:
+        """Evaluate the candidates in ``separate`` without the cache. Return Success or a rejection by node."""
         alone = nodes.among([name for name in nodes.names if name in separate and not separate[name]])
         rejected = self.filters.filter_all(state, pod, alone)
         verdicts = {name: rejected.get(name, SUCCESS) for name in alone.names}
@@ -215,6 +218,7 @@ class Search:
         return rejected
 
     def _cached_reasons(self, entry: CachedVerdicts, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
+        """Return the plugin's cached rejections. Those of ``names`` that have no verdict are evaluated first."""
         missing = entry.evaluated.missing(names)
         if missing:
             entry.evaluate(missing, self._snapshot, partial(self._evaluate, state))
@@ -244,7 +248,7 @@ class Search:
     def blocking_pods(
         self, state: CycleState, pod: Pod, passed: Sequence[str], expected: Sequence[tuple[Pod, Sequence[str]]]
     ) -> frozenset[str]:
-        """Return the UIDs of pods in ``expected`` that might leave no room for ``pod`` on some node in ``passed``.
+        """Return the UIDs of pods in ``expected`` that might take the room that ``pod`` needs on a node in ``passed``.
 
         ``expected``: pods that will be placed soon, each with the nodes that it can get. A node is full if it rejects
         ``pod`` with all these pods on it. The UIDs of pods that can get a full node are returned. ``state``: state of
@@ -256,7 +260,7 @@ class Search:
             return frozenset()
         taken = list(dict.fromkeys(chain.from_iterable(places for _, places in expected)))
         names = taken if len(taken) < len(passed) else passed
-        full = self._verdicts.rejected_beside(slots, pod, [it for it, _ in expected], names, self._evaluate_alone)
+        full = self._verdicts.rejected_with_pods(slots, pod, [it for it, _ in expected], names, self._evaluate_alone)
         if not full:
             return frozenset()
         full.intersection_update(passed)
@@ -297,8 +301,8 @@ class Search:
 
     def _evaluate(self, state: CycleState, entry: CachedVerdicts, names: Sequence[str]) -> FilterResult:
         nodes = Candidates(names, self._snapshot.base_nodes.__getitem__)
-        if entry.beside is not None:
-            nodes = nodes.seen_as(entry.beside.on)
+        if entry.hypothetical is not None:
+            nodes = nodes.seen_as(entry.hypothetical.on)
         reads = entry.slot.clock_reads
         if reads is None:
             return self.filters.filter_whole(entry.slot, state, entry.pod, nodes)
@@ -322,7 +326,7 @@ class Search:
             if status.until is not None:
                 self._snapshot.ends(node.name, slot.name, status.until)
             elif reads.count != before:
-                raise self.guard.undated_answer(slot.name, "Filter", node.name)
+                raise self.guard.missing_expiry(slot.name, "Filter", node.name)
             if status.is_success:
                 passed.append(node.name)
             else:

@@ -28,6 +28,7 @@ BASES: Final = tuple(
 
 
 _OVERRIDES: Final[dict[tuple[object, object, str], bool]] = {}
+"""Cached results of ``overrides``."""
 
 
 def declares(plugin: object, base: type[Any]) -> bool:
@@ -55,7 +56,7 @@ def flaws(plugin: Any, reads: Reads) -> tuple[str, ...]:
 
 def _flaws(plugin: Any, reads: Reads) -> Iterator[str]:
     if not isinstance(plugin, type):
-        yield "is no class: PluginSpec.plugin must be one, which names its extension points as bases"
+        yield "is not a class: PluginSpec.plugin must be a class that names its extension points as bases"
         return
     for base in BASES:
         methods = [name for name, it in vars(base).items() if callable(it) and not name.startswith("_")]

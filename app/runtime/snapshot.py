@@ -63,17 +63,21 @@ class Snapshot(Protocol):
         ...
 
     def kind_version(self, kind: Kind[Any]) -> int:
-        """Return a number that changes with every object of the kind, in any namespace."""
+        """Return a number that changes with every change of an object of the kind, in any namespace."""
         ...
 
 
 class Nominations(Protocol):
     """Pending pods that are nominated to nodes; filters must take them into account."""
 
-    def nominated(self, node_name: str) -> Collection[Pod]: ...
+    def nominated(self, node_name: str) -> Collection[Pod]:
+        """Return the pending pods that are nominated to the node."""
+        ...
 
     @property
-    def nominated_nodes(self) -> Collection[str]: ...
+    def nominated_nodes(self) -> Collection[str]:
+        """Names of the nodes to which any pod is nominated."""
+        ...
 
     @property
     def generation(self) -> int:

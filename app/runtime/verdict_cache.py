@@ -1,5 +1,5 @@
-"""Cache of one profile's filters, limited in bytes: verdicts of each plugin, and sets of nodes that pass all
-plugins.
+"""Cache of the verdicts of one profile's filters, limited in bytes. It has the verdicts of each plugin, and sets of the
+nodes that pass all plugins.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MOST_BYTES: Final = 48 << 20
 """Maximum bytes of all cached verdicts. The sets of passing nodes have a second limit of the same size."""
 
 _MOST_HELD: Final = 256
-"""Maximum number of entries that stay available during the evaluation that uses them, even if they are evicted. A
-profile has fewer plugins.
+"""Maximum number of entries that stay available during the evaluation that uses them, even if they are evicted. An
+evaluation uses one entry per plugin, and a profile has fewer plugins than this.
 """
 
-_MOST_BESIDE_BYTES: Final = 16 << 20
+_MOST_HYPOTHETICAL_BYTES: Final = 16 << 20
 """Maximum bytes of verdicts on nodes with hypothetical pods. They have their own limit, so that they do not evict other
 verdicts.
 """
@@ -132,12 +132,12 @@ class VerdictCache(PluginCache):
         super().__init__(snapshot)
         self._verdicts: LruCache[Hashable, CachedVerdicts] = LruCache(most_bytes)
         self._passes: LruCache[Hashable, PassingNodes] = LruCache(most_bytes)
-        self._beside: LruCache[Hashable, CachedVerdicts] = LruCache(min(most_bytes, _MOST_BESIDE_BYTES))
+        self._hypothetical: LruCache[Hashable, CachedVerdicts] = LruCache(min(most_bytes, _MOST_HYPOTHETICAL_BYTES))
         self._held: dict[Hashable, CachedVerdicts] = {}
 
     def of(self, slot: PluginSlot, pod: Pod) -> CachedVerdicts:
-        """Return the cached verdicts of a plugin on pods of this pod's signature, possibly outdated for changed
-        nodes.
+        """Return the cached verdicts of a plugin for this pod's signature. Until ``refresh``, verdicts on changed nodes
+        are outdated.
         """
         entry = self._entry(CachedVerdicts, self._verdicts, slot, pod, self._held)
         if len(self._held) >= _MOST_HELD:
@@ -148,7 +148,8 @@ class VerdictCache(PluginCache):
     def passing(
         self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], evaluate: Evaluate
     ) -> tuple[Sequence[CachedVerdicts], PassingNodes, Sequence[str]]:
-        """Return the entry of each plugin, their common set, and the ``names`` that pass all of them, in order.
+        """Return the entry of each plugin, the set of nodes that pass all plugins, and those of ``names`` that pass, in
+        order.
 
         Evaluates all ``names`` that are nodes of the snapshot; other names can be among those that pass. Raises
         ``PluginError``, or ``Unprepared`` if there are too many nodes to evaluate at once.
@@ -175,44 +176,49 @@ class VerdictCache(PluginCache):
             left = common.left(names)
         return entries, common, left
 
-    def rejected_beside(
-        self, slots: Sequence[PluginSlot], pod: Pod, beside: Sequence[Pod], names: Sequence[str], evaluate: Evaluate
+    def rejected_with_pods(
+        self,
+        slots: Sequence[PluginSlot],
+        pod: Pod,
+        hypothetical: Sequence[Pod],
+        names: Sequence[str],
+        evaluate: Evaluate,
     ) -> set[str]:
-        """Return the nodes in ``names`` that a plugin rejects if all pods in ``beside`` run on the node, too.
+        """Return the nodes in ``names`` that a plugin rejects if all pods in ``hypothetical`` run on the node, too.
 
         Raises ``PluginError``, or ``Unprepared`` if there are too many nodes to evaluate at once.
         """
         snapshot, rejected = self._snapshot, set[str]()
         for slot in slots:
-            entry = self._entry(CachedVerdicts, self._beside, slot, pod, beside=beside)
-            if entry.beside is None:
-                entry.beside = HypotheticalPods(beside)
+            entry = self._entry(CachedVerdicts, self._hypothetical, slot, pod, hypothetical=hypothetical)
+            if entry.hypothetical is None:
+                entry.hypothetical = HypotheticalPods(hypothetical)
             entry.refresh(snapshot, evaluate)
             missing = [name for name in entry.evaluated.missing(names) if name in snapshot.base_nodes]
             if len(missing) > entry.at_once():
-                raise Unprepared(self._beside_in_steps(entry, beside, missing, evaluate))
-            self._evaluate_beside(entry, missing, evaluate)
+                raise Unprepared(self._hypothetical_in_steps(entry, hypothetical, missing, evaluate))
+            self._evaluate_hypothetical(entry, missing, evaluate)
             if entry.rejected:
                 rejected.update(filter(entry.rejected.__contains__, names))
         return rejected
 
-    def _evaluate_beside(self, entry: CachedVerdicts, names: Sequence[str], evaluate: Evaluate) -> None:
+    def _evaluate_hypothetical(self, entry: CachedVerdicts, names: Sequence[str], evaluate: Evaluate) -> None:
         if names:
             entry.evaluate(names, self._snapshot, evaluate)
-            self._beside.put(entry.key, entry, entry.weight())
+            self._hypothetical.put(entry.key, entry, entry.weight())
 
-    def _beside_in_steps(
-        self, entry: CachedVerdicts, beside: Sequence[Pod], names: Sequence[str], evaluate: Evaluate
+    def _hypothetical_in_steps(
+        self, entry: CachedVerdicts, hypothetical: Sequence[Pod], names: Sequence[str], evaluate: Evaluate
     ) -> Iterator[None]:
-        """Evaluate the nodes ``names`` in batches. Stop once a pod in ``beside`` is on a node, because the caller then
-        repeats the query with fewer pods.
+        """Evaluate the nodes ``names`` in batches. Stop once the snapshot has a pod of ``hypothetical`` on a node,
+        because the caller then repeats the query without this pod.
         """
         for start in range(0, len(names), STEP):
-            if any(self._snapshot.place_of(it.uid, it.key) for it in beside):
+            if any(self._snapshot.place_of(it.uid, it.key) for it in hypothetical):
                 return
             entry.refresh(self._snapshot, evaluate)
             some = [it for it in names[start : start + STEP] if it in self._snapshot.base_nodes]
-            self._evaluate_beside(entry, entry.evaluated.missing(some), evaluate)
+            self._evaluate_hypothetical(entry, entry.evaluated.missing(some), evaluate)
             yield
 
     def _evaluate(
@@ -223,6 +229,7 @@ class VerdictCache(PluginCache):
         names: Sequence[str],
         evaluate: Evaluate,
     ) -> None:
+        """Evaluate ``names`` with all plugins, and update the sizes of the changed entries."""
         try:
             common.evaluate(entries, names, self._snapshot, evaluate)
         finally:
@@ -261,7 +268,7 @@ class VerdictCache(PluginCache):
 
         A plugin that fails is skipped, because no Error is cached.
         """
-        for entry in (*self._verdicts.values(), *self._beside.values()):
+        for entry in (*self._verdicts.values(), *self._hypothetical.values()):
             names = list(self._snapshot.base_nodes)
             for start in range(0, len(names), PIECE):
                 if entry.objects != self._objects(entry.slot):
@@ -272,8 +279,8 @@ class VerdictCache(PluginCache):
                     break
 
     def _differs(self, entry: CachedVerdicts, names: Sequence[str], evaluate: Evaluate) -> str:
-        """Compare the verdicts on ``names``, some of which might have left the snapshot. Return a difference
-        or ``""``.
+        """Compare the cached verdicts on ``names`` with new ones. Return a sentence if they differ, else ``""``. Names
+        of nodes that have left the snapshot are ignored.
         """
         entry.refresh(self._snapshot, evaluate)
         missing = {*entry.evaluated.missing(names)}

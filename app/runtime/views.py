@@ -15,8 +15,8 @@ from app.framework.parts import Part, paths_of_pod
 from app.kube.core_v1 import Pod
 
 _SPEC: Final = "spec."
-_UNDECLARED: Final = ("namespace", "labels", "spec", "annotations", "owner")
-"""Parts that a plugin sees if it declares none."""
+_DEFAULT_PARTS: Final = ("namespace", "labels", "spec", "annotations", "owner")
+"""Attributes of a pod that a plugin sees if its ``PluginSpec`` has no ``parts``."""
 
 
 class Undeclared(Exception):
@@ -77,7 +77,7 @@ class DeclaredParts:
     """
 
     def __init__(self, parts: Collection[Part] | None) -> None:
-        paths = _UNDECLARED if parts is None else paths_of_pod(parts)
+        paths = _DEFAULT_PARTS if parts is None else paths_of_pod(parts)
         self._whole = tuple(path for path in paths if not path.startswith(_SPEC))
         self._of_spec = tuple(path.removeprefix(_SPEC) for path in paths if path.startswith(_SPEC))
         self.signature: Signature = _signature(self._whole, self._of_spec)

@@ -17,7 +17,7 @@ class Reservations(Protocol):
     """Keeps the resources of a waiting pod reserved."""
 
     def reserve(self, uid: str) -> None:
-        """Reserve the resources; called when the pod starts to wait."""
+        """Reserve the resources for the pod; called when the pod starts to wait."""
         ...
 
     def proceed(self, uid: str) -> None:
@@ -112,7 +112,10 @@ class PodsAtPermit:
         return tuple(self._pods.values())
 
     async def wait(self, pod: Pod, node_name: str, waits: Mapping[str, float]) -> Status:
-        """Wait until the pod is allowed or rejected, and return Success or the rejection."""
+        """Wait until the pod is allowed or rejected, and return Success or the rejection.
+
+        Return a rejection at once if no pod can wait in this process now.
+        """
         barred = self._closed or self._barred()
         if barred:
             return unschedulable(barred)

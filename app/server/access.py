@@ -1,7 +1,9 @@
 """Access control of listeners, based on the connection's certificate and the head of the request.
 
     listener    serves                                   accepts
-    verbs       the four verbs, cycle, allow, reject     a certificate if a CA is configured, with an ``allowed`` name
+    verbs       the four verbs, cycle, allow, reject     every client; if a CA is configured, a certificate with an
+                                                         ``allowed`` name (any name if none is configured), or with
+                                                         a name of our own
     operator    probes and metrics                       every client
                 other pages: read-only                   over loopback, ``open_reads``, or a certificate of ``readers``
     peers       verbs forwarded by other replicas        a certificate with a name of our own
@@ -25,11 +27,12 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 Role = Literal["verbs", "operator", "peers"]
+"""Role of a listener, see the table above."""
 
 OPEN_TARGETS: Final = frozenset({"/livez", "/readyz", "/metrics"})
 """Probes and metrics, open to every client, because they show no pods and change nothing.
 
-The same paths with a query, for example ``/readyz?verbose``, are not open, because they can show more.
+These paths with a query, for example ``/readyz?verbose``, are not open, because they can show more.
 """
 
 WATCHED: Final = frozenset({b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"sec-fetch-dest"})
@@ -47,21 +50,28 @@ FOREIGN_HOST: Final = "homeport: a listener on loopback accepts only a loopback 
 
 _READS: Final = (b"GET", b"HEAD")
 _OWN_SITES: Final = (b"same-origin", b"none")
+"""Values of ``Sec-Fetch-Site`` for requests of our own pages, and for addresses that the user entered."""
+
 _LONGEST_OWN_HOST: Final = 64
+"""Maximum length in bytes of a Host header that can be a loopback name or address."""
+
 _LOCAL_ADDRESSES: Final = ("127.0.0.1", "::1")
 _NO_NAMES: Final = frozenset[str]()
 
 CertificateNames = frozenset[str]
+"""Common names and alternative names in a certificate."""
+
 Headers = Mapping[bytes, bytes]
+"""Values of headers by name in lower case."""
 
 
 class ListenerAccess(Struct, frozen=True):
     """Access rules of a listener.
 
-    ``certified``: callers of verbs need a certificate, with one of the ``allowed`` names, if any are configured.
-    ``readers``: names in certificates that can read the operator's pages; with ``open_reads`` every client can.
-    ``pages``: the listener serves HTML pages, to which other sites can link. ``our_names`` returns the names in our own
-    current certificate.
+    ``loopback``: the listener's address is a loopback address. ``certified``: callers of verbs need a certificate, with
+    one of the ``allowed`` names, if any are configured. ``readers``: names in certificates whose clients can read the
+    operator's pages; with ``open_reads`` every client can. ``pages``: the listener serves HTML pages, to which other
+    sites can link. ``our_names`` returns the names in our own current certificate.
     """
 
     role: Role
@@ -88,6 +98,7 @@ class ListenerAccess(Struct, frozen=True):
         return self._of_caller(names, method, target, local=local) or self._of_site(method, headers)
 
     def _of_caller(self, names: CertificateNames | None, method: bytes, target: str, *, local: bool) -> str:
+        """Return why the client is not allowed to send this request; empty if it is allowed."""
         if self.role == "operator":
             is_open = (target in OPEN_TARGETS and method in _READS) or self.loopback or local or self.open_reads
             return "" if is_open or not self.readers.isdisjoint(names or ()) else READS_CLOSED
@@ -102,6 +113,7 @@ class ListenerAccess(Struct, frozen=True):
         return "" if not self.allowed or not self.allowed.isdisjoint(names) else WRONG_NAME
 
     def _of_site(self, method: bytes, headers: Headers) -> str:
+        """Return why a request is rejected as one from a page of another site; empty if it is allowed."""
         if not headers:
             return ""
         if self.loopback and not is_own_host(headers.get(b"host", b"")):
@@ -150,8 +162,8 @@ def _names_loopback(host: bytes) -> bool:
 
 
 def _is_same(origin: bytes, host: bytes) -> bool:
-    """Return true if the host of an Origin equals the requested host. The Origin ``null`` has no host, so the result is
-    false.
+    """Return true if host and port of an Origin equal those of the Host header. The Origin ``null`` has no host, so the
+    result is false.
     """
     try:
         url = urlsplit(origin.decode("latin-1"))

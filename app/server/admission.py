@@ -1,9 +1,9 @@
 """Admission of calls: limit of calls in flight, order, and deadline.
 
-A scheduler gives up after its ``httpTimeout``; a later answer is useless. So each call has a deadline, counted from its
-first byte. The number of calls to filter, prioritize, preempt and cycle in flight is limited. Further calls are
-rejected at once, because their answers would be late. Binds are never rejected, because kube-scheduler has hundreds in
-flight.
+A scheduler gives up after its ``httpTimeout``, so a later answer is useless. Each call therefore has a deadline, which
+counts from the first byte of its request. The number of calls to filter, prioritize, preempt and cycle in flight is
+limited. Further calls are rejected at once, because their answers would be late. Binds are never rejected, because
+kube-scheduler has hundreds in flight.
 
 Once its body is read, a call waits in a queue. One call of the queue is decided in each event-loop iteration. Otherwise
 a burst of calls would delay the reading of new requests.
@@ -24,8 +24,8 @@ from app.verbs.outcome import Verb, VerbFailure
 from app.verbs.stepwise import LoopQueue
 
 READ_WHEN_LATE: Final = 4 << 20
-"""Maximum bytes of a rejected or timed-out prioritize request. Only its node names are read, because each of them gets
-the same score.
+"""Maximum bytes of a prioritize request whose node names are read although the request is rejected or late. The answer
+gives each of these nodes the same score.
 """
 
 MOST_LATE_READS: Final = 16
@@ -64,8 +64,8 @@ class Lane:
 class Admission:
     """Limits for calls. ``seconds``: maximum time from a request's first byte to the answer.
 
-    ``of_verb``: the same for verbs with a limit of their own. ``most``: maximum number of deciding calls in flight.
-    ``hosts_of`` reads the node names of a request that is rejected or late.
+    ``of_verb``: maximum times of the verbs that have their own. ``most``: maximum number of calls to filter,
+    prioritize, preempt and cycle in flight. ``hosts_of`` reads the node names of a request that is rejected or late.
     """
 
     def __init__(

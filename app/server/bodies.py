@@ -28,8 +28,10 @@ BODY_SECONDS: Final = 8.0
 _FAILURES: Final = {
     "408": {"description": "The body was not received in time."},
     "413": {"description": "The body is larger than 4 MiB, or than maxBodyBytes."},
-    "422": {"description": "The body is invalid; details.causes has the fields."},
+    "422": {"description": "The body is invalid; details.causes names the fields."},
 }
+"""Error answers of ``parsed``, for the OpenAPI document."""
+
 T = TypeVar("T")
 
 

@@ -13,6 +13,7 @@ from app.replicas.leadership import Leadership
 from app.rights.access_review import PermissionCheck
 
 _FAILING: Final = frozenset({"forbidden", "retrying"})
+"""States of a feed in which its check fails."""
 
 
 class ReadinessCheck(Struct, frozen=True):

@@ -30,10 +30,13 @@ from app.wire.cycle_v1 import (
 )
 
 FAILURES: Final[dict[int | str, dict[str, Any]]] = {
-    404: {"description": "No such pod, or no profile for its schedulerName."},
+    404: {"description": "The requested object does not exist, or the pod's schedulerName has no profile."},
     500: {"description": "A plugin failed; the message names it."},
-    503: {"description": "The snapshot is incomplete or too old, too many calls are in flight, or it took too long."},
+    503: {
+        "description": "The snapshot is incomplete or too old, too many requests are in flight, or the time is over."
+    },
 }
+"""Error answers of endpoints under ``/api/v1``, for the OpenAPI document."""
 
 POD_EXAMPLE: Final = {"pod": WEB}
 _PODS_EXAMPLE: Final = {
@@ -129,8 +132,8 @@ def json_response(answer: dict[str, Any]) -> Response:
 
 
 async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
-    """Return the pod of ``pending`` that the profile's QueueSort puts first. Pods in the request itself are decoded one
-    by one, so that other tasks can run in between.
+    """Return the pod of ``pending`` that the profile's QueueSort puts first. Inline pods are decoded one by one, and
+    other tasks can run in between.
     """
     pods: list[Pod] = []
 
@@ -145,7 +148,7 @@ async def _next(verb: CycleVerb, pending: Sequence[PendingPod]) -> Pod:
 
 
 async def requested_pod(source: PodSource, pod_request: PodRequest) -> Pod:
-    """Return the requested pod. If the request contains the pod itself, yield to other tasks after decoding it."""
+    """Return the requested pod. After an inline pod is decoded, other tasks can run."""
     pod = _decoded(source, pod_request)
     if pod_request.name is None:
         await yield_to_loop()

@@ -18,6 +18,7 @@ class TimedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with deadlines for request heads and for unread answers.
 
     Once ``_ignores_input`` is set, further input is discarded, because the connection is about to be closed.
+    ``_in_message``: true while the parser is within a request. ``_answered``: number of answered requests.
     """
 
     def __init__(self, listener: Listener, *args: Any, **kwargs: Any) -> None:
@@ -43,6 +44,7 @@ class TimedProtocol(HttpToolsProtocol):
             self._unread = None
 
     def _check_unread(self, answered: int) -> None:
+        """Abort the connection if its output is still unread. ``answered``: ``_answered`` when the timer started."""
         self._unread = None
         if answered != self._answered:  # another answer was written meanwhile, so the timer starts again
             self._watch_unread()
@@ -64,6 +66,7 @@ class TimedProtocol(HttpToolsProtocol):
         self._watch_unread()
 
     def _wait_for_head(self, seconds: float = HEAD_SECONDS) -> None:
+        """Start the timer for the rest of a head, unless it is running."""
         if self._deadline is None:
             self._deadline = self.loop.call_later(max(seconds, 0.0), self._head_expired)
 
@@ -73,6 +76,7 @@ class TimedProtocol(HttpToolsProtocol):
             self._deadline = None
 
     def _head_expired(self) -> None:
+        """Close the connection, because no complete head was received in time."""
         self._deadline = None
         if not self.transport.is_closing():
             if self._in_message:  # a client that has sent nothing is not reported

@@ -6,8 +6,8 @@
     prioritize  200, the same score for every host                      else all pods would be put on one node
                 500, no body, if the hosts cannot be read
     preempt     500, no body                                            its answer has no field for an error
-    cycle,      404, 422, 500 or 503, ``Status`` (``failures``)         for other schedulers and operators
-    explain
+    cycle,      404, 408, 413, 422, 500 or 503, ``Status``              for other schedulers and operators
+    explain     (``failures``)
 
 The table applies to every failed outcome: ``bad_request`` (malformed or oversized), ``not_ready``, ``fault``,
 ``forbidden``, ``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A 500 of a verb
@@ -36,10 +36,11 @@ _CLIENT_CLOSED_REQUEST: Final = 499
 _JSON: Final = "application/json"
 _FAULT: Final = "homeport: internal error"
 _NOT_ALLOWED: Final = "homeport: the path does not accept the method"
-_GENERAL: Final = {HTTPStatus.NOT_FOUND.phrase: NOT_SERVED, HTTPStatus.METHOD_NOT_ALLOWED.phrase: _NOT_ALLOWED}
-"""Messages below ``/api/v1`` instead of those of Starlette's router."""
+_ROUTER_MESSAGES: Final = {HTTPStatus.NOT_FOUND.phrase: NOT_SERVED, HTTPStatus.METHOD_NOT_ALLOWED.phrase: _NOT_ALLOWED}
+"""Messages below ``/api/v1``, by the message of Starlette's router that each replaces."""
 
 _STATUS_OF: Final = {"bad_request": 422, "not_ready": 503, "overloaded": 503, "out_of_time": 503, "nothing_to_do": 404}
+"""HTTP status below ``/api/v1``, by outcome; 500 for other outcomes."""
 
 
 def failure_answer(verb: Verb, failure: VerbFailure) -> tuple[int, bytes]:
@@ -69,7 +70,7 @@ async def http_error_response(request: Request, error: HTTPException) -> Respons
     """Return the answer for an error of an endpoint, an unknown path, or a method that the path does not accept."""
     path, message = request.url.path, error.detail
     if is_in_api(path):
-        message = _GENERAL.get(message, message)
+        message = _ROUTER_MESSAGES.get(message, message)
     return Response(error_body(path, error.status_code, message), error.status_code, error.headers, _JSON)
 
 

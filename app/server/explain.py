@@ -1,4 +1,4 @@
-"""Endpoints below ``/api/v1/explain``: which nodes a pod can use, why not the others, and what would open them."""
+"""Endpoints below ``/api/v1/explain``: which nodes a pod can use, why not the others, and which changes would help."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ from app.wire.explain_v1 import (
     ExplanationList,
 )
 
-_OF_A_WORKLOAD: Final = f"Explain the pods of a workload or of a label selector, at most {MOST_PODS}; equal ones once"
+_OF_A_WORKLOAD: Final = f"Explain the pods of a workload or of a label selector, at most {MOST_PODS}; equal pods once"
 _OF_ALL_NAMESPACES: Final = f"Explain the pods of all namespaces that a label selector matches, at most {MOST_PODS}"
-_SUMMARY: Final = "Which nodes can the pod use, why not the others, and what would open them?"
+_SUMMARY: Final = "Which nodes can the pod use, why not the others, and which changes would help?"
 _PODS: Final = ("pod", "pods", "po")
+"""Names of the kind Pod, which is not a workload."""
 
 
 class NodeQuery(KnownQuery):
@@ -198,7 +199,7 @@ def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
 
 
 def _verdict_on_own_node(bound: BoundNode) -> str:
-    """Return whether the filters would reject a bound pod on its own node, as a part of a sentence."""
+    """Return a part of a sentence: which filters would reject a bound pod on its own node now, if any."""
     if not bound.verdicts:
         return "its node was not judged"
     if bound.violated:
@@ -220,7 +221,7 @@ def _of_bound(bound: BoundNode) -> Mapping[str, Any]:
 
 
 def _sentence_on_held(held: WaitingPod) -> str:
-    """Return which plugins keep a pod with a chosen node from being bound."""
+    """Return a sentence that names the plugins for which a pod waits at Permit, and its node."""
     return f"held at Permit by {', '.join(held.pending_plugins())}: it is bound to {held.node_name} once they allow it"
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 API: Final = "/api/v1"
 
 MOST_CAUSES: Final = 20
-"""Maximum number of mistakes that an answer lists. A body can have a mistake in each of 20,000 names."""
+"""Maximum number of mistakes that an answer lists, because a body can have a mistake in each of 20,000 names."""
 
 NOT_SERVED: Final = "homeport: this listener does not serve the path"
 """Message for an unknown path. Commands then try the next listener."""

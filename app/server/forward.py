@@ -1,5 +1,5 @@
-"""Forwards requests to verbs to the leader, with unchanged bodies, over persistent connections. A forwarded request is
-not forwarded again.
+"""Forwards verb requests to the leader, with unchanged bodies, over persistent connections. A forwarded request is not
+forwarded again.
 
 Over TLS (``PeerTls``) both sides present the certificate that all replicas share. So another process at the address of
 a former replica is not trusted.
@@ -45,7 +45,11 @@ SOON_SECONDS: Final = 1.5
 """Maximum total seconds that a request waits for a new leader."""
 
 _CONNECT_SECONDS: Final = 1.0
+"""Maximum seconds to connect to the leader."""
+
 _MOST_OPEN: Final = 1024
+"""Maximum number of open connections to one replica."""
+
 _MOST_PEERS: Final = 3
 """Maximum number of replicas to which connections stay open: the leader, and former leaders with requests in flight."""
 
@@ -59,7 +63,9 @@ PeerTls = Callable[[], Peer]
 class RoutingLeadership(Protocol):
     """Part of ``Leadership`` that forwarding uses: where to send a verb, and when that changes."""
 
-    def route(self, *, binds: bool) -> Route: ...
+    def route(self, *, binds: bool) -> Route:
+        """Return the process that decides a verb now. ``binds``: true for bind."""
+        ...
 
     async def changed(self, seconds: float) -> bool:
         """Return ``True`` as soon as the leader might have changed, or ``False`` after ``seconds`` without a change."""
@@ -69,7 +75,8 @@ class RoutingLeadership(Protocol):
 class Forwarder:
     """Forwards verbs to the leader. ``peer_tls``: source of TLS parameters; ``None`` for plain HTTP.
 
-    ``hosts`` reads the node names of a prioritize request, because without a leader every node gets the same score.
+    ``hosts`` reads the node names of a prioritize request that cannot be forwarded, because its answer gives every node
+    the same score.
     """
 
     def __init__(
@@ -101,7 +108,7 @@ class Forwarder:
         forward it again. ``prefix``: path before the verb.
         """
         until = self._clock() + with_margin(seconds, _BEFORE_THE_CALLER)
-        patient_until = min(until, self._clock() + SOON_SECONDS)
+        leader_until = min(until, self._clock() + SOON_SECONDS)
         while (route := self._leadership.route(binds=verb == "bind")).where != "here":
             if hopped:
                 return MISDIRECTED, b"", "no_leader"
@@ -109,7 +116,7 @@ class Forwarder:
                 answered = await self._send(verb, prefix, body, route, until)
                 if answered is not None:
                     return answered.status, answered.body, "forwarded"
-            if route.where == "nowhere" or not await self._leadership.changed(patient_until - self._clock()):
+            if route.where == "nowhere" or not await self._leadership.changed(leader_until - self._clock()):
                 raise await self._failure(verb, body, NO_LEADER)
         return None
 
@@ -121,19 +128,20 @@ class Forwarder:
         try:
             answered = await self._traced(f"{prefix}/{verb}", body, route.address, until - self._clock())
         except NotConnected as error:
-            self._note(verb, "unreachable")
+            self._count(verb, "unreachable")
             raise await self._failure(verb, body, f"the leader cannot be reached: {error}", route) from error
         except (BrokenConnection, TimeoutError) as error:
-            self._note(verb, "unanswered")
+            self._count(verb, "unanswered")
             raise await self._failure(verb, body, "the leader did not answer", route) from error
         if answered.status == MISDIRECTED:
-            self._note(verb, "misdirected")
+            self._count(verb, "misdirected")
             return None
-        self._note(verb, "answered")
+        self._count(verb, "answered")
         self._metrics.forward_duration.labels(verb).observe(perf_counter() - started)
         return answered
 
     async def _traced(self, path: str, body: bytes | memoryview, address: str, seconds: float) -> HttpResponse:
+        """Like ``_answer``, within a span if the request is traced."""
         span = None if self._tracing is None else self._tracing.outgoing(f"forward {path}")
         if span is None:
             return await self._answer(path, body, address, seconds, {})
@@ -146,19 +154,27 @@ class Forwarder:
     async def _answer(
         self, path: str, body: bytes | memoryview, address: str, seconds: float, more: Mapping[str, str]
     ) -> HttpResponse:
+        """Send the request and return the answer. ``more``: further headers.
+
+        Raises ``NotConnected``, ``BrokenConnection`` and, after ``seconds``, ``TimeoutError``.
+        """
         peer = self._peer(address)
         async with asyncio.timeout(seconds), peer.acquire(min(seconds, _CONNECT_SECONDS)) as connection:
             headers = {"Content-Type": "application/json", FORWARDED: f"{seconds:.3f}", **more}
             return await connection.send(peer.request("POST", path, headers, bytes(body)))
 
     def _peer(self, address: str) -> Connections:
+        """Return the connections to a replica. Close those that are dropped because of ``_MOST_PEERS``.
+
+        Raises ``NotConnected`` if our certificates or the address cannot be used.
+        """
         try:
             tls = None if self._peer_tls is None else self._peer_tls()
             peer = self._peers.get((address, tls)) or _connections(address, tls)
         except CertificateError as error:
             raise NotConnected(str(error)) from None
         except ValueError:
-            raise NotConnected(f"its address is {quoted(address)}") from None
+            raise NotConnected(f"its address {quoted(address)} is invalid") from None
         if (forgotten := self._peers.put((address, tls), peer)) is not None:
             forgotten[1].close()
         return peer
@@ -168,12 +184,13 @@ class Forwarder:
         for peer in self._peers.values():
             peer.close()
 
-    def _note(self, verb: Verb, outcome: str) -> None:
+    def _count(self, verb: Verb, outcome: str) -> None:
         self._metrics.forwarded.labels(verb, outcome).inc()
 
     async def _failure(
         self, verb: Verb, body: bytes | memoryview, message: str, route: Route | None = None
     ) -> VerbFailure:
+        """Return the failure of a request that could not be forwarded. Log it if its ``route`` was known."""
         if route is not None and (held_back := self._throttle.admit(verb)) is not None:
             _LOG.warning(
                 "request not forwarded",

@@ -25,6 +25,8 @@ _LONGEST: Final = 1 << 10
 
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (\d{1,7})\r\n")
 _MOST_DIGITS: Final = 7
+"""Maximum number of digits in the body's length; a body with more has at least 10 MB."""
+
 _CONTENT_LENGTH: Final = b"content-length"
 _NOT_KEPT: Final = frozenset({b"transfer-encoding", b"trailer", b"traceparent", b"tracestate", FORWARDED.encode()})
 """Headers that prevent caching of a head. Some describe the body in another way. The others differ in each request, so
@@ -38,8 +40,8 @@ _END: Final = b"\r\n\r\n"
 class KnownHead(Struct, Generic[E], frozen=True, eq=False):
     """Cached head. ``before`` and ``after``: its bytes before and after the digits of the body's length.
 
-    ``headers``: all headers except the length. ``endpoint``: the endpoint for its path. ``url`` and ``watched``: URL
-    and headers with which access is checked.
+    ``headers``: all headers except the body's length. ``endpoint``: the endpoint for its path. ``url`` and ``watched``:
+    URL and headers with which access is checked.
     """
 
     before: bytes

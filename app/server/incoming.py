@@ -1,4 +1,4 @@
-"""Requests to verbs in the form that endpoints get, independent of the HTTP server; reads bodies up to a limit."""
+"""Verb requests as endpoints get them, independent of the HTTP server. Reads bodies up to a limit."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ FORWARDED: Final = "homeport-forwarded"
 """Header of a forwarded request: seconds until the caller's deadline. A request with it is not forwarded again."""
 
 _LONG: Final = 1 << 20
+"""Length in bytes. A body with a larger declared length is read into one buffer."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 """Headers of a request: pairs of a name in lower case and a value."""

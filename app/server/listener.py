@@ -26,6 +26,7 @@ from app.telemetry.throttle import Throttle
 _LOG: Final = structlog.get_logger(__name__)
 
 _BACKLOG: Final = 2048
+"""Maximum number of connections that the kernel queues until they are accepted."""
 
 HEAD_SECONDS: Final = 10.0
 """Maximum seconds until the headers of a request are received completely. They count from the request's first byte. For
@@ -168,8 +169,8 @@ class Listener:
             raise
 
     def _make_room(self) -> bool:
-        """Close the connection that has waited longest for its client; return false if none waits, or without
-        ``gives_way``.
+        """Close the connection that has waited longest for its client. Return false if none was closed: because none
+        waits, or without ``gives_way``.
 
         Connections on which a request was answered are closed first, so that new ones have time to send a request.
         """
@@ -185,6 +186,7 @@ class Listener:
         return True
 
     async def _take(self, connection: socket.socket, client: Any, protocol: AcceptedConnection) -> None:
+        """Connect the protocol to an accepted connection, after the TLS handshake if the listener has certificates."""
         tls = None if self.certificates is None else self.certificates.server
         try:
             await asyncio.get_running_loop().connect_accepted_socket(

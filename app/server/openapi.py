@@ -179,15 +179,20 @@ WEB: Final = _pod("web-7d4b9c-new01", "acae97e9-acfd-5561-bf25-7964533af308", "w
 _URGENT: Final = _pod("web-urgent", "1e47a9db-9c95-58fe-8655-2b8cf18731a7", "web", "DoNotSchedule")
 _CART: Final = _pod("cart-5f6d8b-new01", "d24ec2e8-4896-5789-8374-5e6c860cbf81", "cart", "ScheduleAnyway")
 _NAMES: Final = ["node-a1", "node-b1", "node-c2"]
-_TOO_MANY: Final = "node(s) didn't match pod topology spread constraints"
-_STAYS: Final = _victims("e628e4b5-8e50-509b-bf97-14d55a254d42")
-_LEAVES: Final = _victims("7e4e8a56-406a-55d2-930f-5f9ce43afaa7")
+_SPREAD_REASON: Final = "node(s) didn't match pod topology spread constraints"
+"""Reason of PodTopologySpread."""
+
+_USELESS_VICTIM: Final = _victims("e628e4b5-8e50-509b-bf97-14d55a254d42")
+"""Victim on node-a1, where ``_URGENT`` would still not fit after the eviction."""
+
+_USEFUL_VICTIM: Final = _victims("7e4e8a56-406a-55d2-930f-5f9ce43afaa7")
+"""Victim on node-c1, where ``_URGENT`` would fit after the eviction."""
 
 _FILTERED: Final = {
     "Nodes": None,
     "NodeNames": ["node-c2"],
     "FailedNodes": {},
-    "FailedAndUnresolvableNodes": {"node-a1": _TOO_MANY, "node-b1": _TOO_MANY},
+    "FailedAndUnresolvableNodes": {"node-a1": _SPREAD_REASON, "node-b1": _SPREAD_REASON},
     "Error": "",
 }
 _SCORED: Final = [{"Host": host, "Score": score} for host, score in zip(_NAMES, (13, 13, 20), strict=True)]
@@ -212,8 +217,8 @@ _VERBS: Final = {
         ExtenderPreemptionResult,
         {
             "meta": (
-                {"Pod": _URGENT, "NodeNameToMetaVictims": {"node-a1": _STAYS, "node-c1": _LEAVES}},
-                {"NodeNameToMetaVictims": {"node-c1": _LEAVES}},
+                {"Pod": _URGENT, "NodeNameToMetaVictims": {"node-a1": _USELESS_VICTIM, "node-c1": _USEFUL_VICTIM}},
+                {"NodeNameToMetaVictims": {"node-c1": _USEFUL_VICTIM}},
             )
         },
         fails="No answer: it has no field for an error.",
@@ -224,7 +229,7 @@ _VERBS: Final = {
         ExtenderBindingResult,
         {
             "bound": (_binding(WEB, "node-c2"), {"Error": ""}),
-            "refused": (_binding(_URGENT, "node-a2"), {"Error": f"homeport: no longer possible: {_TOO_MANY}"}),
+            "refused": (_binding(_URGENT, "node-a2"), {"Error": f"homeport: no longer possible: {_SPREAD_REASON}"}),
         },
     ),
 }

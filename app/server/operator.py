@@ -1,4 +1,4 @@
-"""Pages for operators under /api/v1: status of the process, and a check of its cached counts."""
+"""Pages for operators under /api/v1: status of the process, and a check of its caches."""
 
 from __future__ import annotations
 
@@ -43,10 +43,13 @@ class FeedStatus(BaseModel):
     """Feed of one kind: its state and number of objects."""
 
     state: str = Field(
-        description="listing, watching, not_served, forbidden; saved: read from a file; listed: read once by a command"
+        description="starting, listing, watching, retrying, forbidden or not_served; saved: read from a file; listed: "
+        "read once by a command"
     )
     objects: int
-    age_seconds: float = Field(description="Time since the last message of the watch.")
+    age_seconds: float = Field(
+        description="Seconds since the last watch event, list or probe; 0 before the first list."
+    )
     left_out: list[str] = Field(default=[], description="Objects that cannot be read, as namespace/name: ten at most.")
 
     @classmethod
@@ -59,7 +62,7 @@ class LeaderStatus(BaseModel):
     """Current leader of several replicas, and the identity of this replica."""
 
     here: bool = Field(description="True if this replica leads.")
-    identity: str = Field(description="Name of the leader; empty without one.")
+    identity: str = Field(description="Name of the leader; empty if there is none.")
     address: str = Field(description="host:port at which other replicas reach the leader.")
     since: str = Field(description="Time at which the leader took the Lease, on its own clock.")
     replica: str = Field(description="The identity of this replica.")
@@ -86,7 +89,7 @@ class MissingRight(BaseModel):
 
 
 class PermissionsStatus(BaseModel):
-    """Permissions that the configuration requires and the API server does not grant."""
+    """Result of the check of permissions: those that the configuration requires and the API server does not grant."""
 
     problem: str = Field(description="Why the permissions could not be checked; empty if they were.")
     missing: list[MissingRight]
@@ -105,7 +108,9 @@ class ProcessStatus(BaseModel):
     feeds: dict[str, FeedStatus]
     leader: LeaderStatus | None = Field(description="null without leaderElect.")
     permissions: PermissionsStatus | None = Field(description="null for a saved cluster.")
-    assumed_pods: int
+    assumed_pods: int = Field(
+        description="Number of pods that are counted on a node before the watch shows them bound."
+    )
     counters: dict[str, dict[str, int]] = Field(
         description="Per level of cached counts: entries, hits, misses, and estimated bytes."
     )
@@ -116,15 +121,15 @@ class ProcessStatus(BaseModel):
 
 
 class RecountResult(BaseModel):
-    """Differences between the cached counts and freshly computed ones."""
+    """Result of the check that computes all cached counts, verdicts and scores again."""
 
-    consistent: bool
-    differences: list[str]
+    consistent: bool = Field(description="True if there is no difference.")
+    differences: list[str] = Field(description="One sentence for each difference.")
 
 
 def operator_router(current: Callable[[], ProcessStatus], recount: Callable[[], Awaitable[list[str]]]) -> APIRouter:
-    """Create the router of read-only pages. ``current`` returns the status. ``recount`` recomputes all cached counts,
-    and returns how they differ from the cached ones.
+    """Create the router of read-only pages. ``current`` returns the status. ``recount`` computes all cached counts,
+    verdicts and scores again, and returns a sentence for each difference.
     """
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
@@ -132,7 +137,7 @@ def operator_router(current: Callable[[], ProcessStatus], recount: Callable[[], 
     async def status() -> ProcessStatus:
         return current()
 
-    @router.get("/check", summary="Recompute all cached counts and compare, while decisions continue")
+    @router.get("/check", summary="Compute cached counts, verdicts and scores again, and compare")
     async def check() -> RecountResult:
         differences = await recount()
         return RecountResult(consistent=not differences, differences=differences)

@@ -54,11 +54,13 @@ MOST_PODS: Final = 500
 
 
 UnusableHomes: TypeAlias = Callable[[int], Awaitable[tuple[int, list[dict[str, Any]]]]]
-"""Function that returns the number of homes that are away or gone, and at most so many of them as JSON."""
+"""Function (n) that returns the number of homes that are away or gone, and at most n of these homes as JSON."""
 
 
 class OverviewSources(Struct, frozen=True):
-    """Sources of the overview. ``snapshot``: that of explain. ``problem``: returns why no decision is possible."""
+    """Sources of the pages. ``snapshot``: the snapshot of explain. ``homes``: lists unusable homes. ``problem`` returns
+    why no decision is possible; empty if decisions are possible.
+    """
 
     pending: PendingPods
     skews: Skews
@@ -77,13 +79,17 @@ def overview_router(sources: OverviewSources) -> APIRouter:
     nodes = SharedAnswer(pages.nodes, sources.clock)
     overview = SharedAnswer(partial(pages.overview, nodes), sources.clock)
 
-    @router.get("/overview", response_model=Overview, responses=FAILURES, summary="Waiting pods and skews, in short")
+    @router.get(
+        "/overview", response_model=Overview, responses=FAILURES, summary="Waiting pods, large skews and unusable homes"
+    )
     async def show_overview(
         _: Annotated[KnownQuery, Query()], if_none_match: Annotated[str, Header(include_in_schema=False)] = ""
     ) -> Response:
         return await overview.response(if_none_match, pages.freshness())
 
-    @router.get("/nodes", response_model=NodeMap, responses=FAILURES, summary="All nodes by zone, with their fill")
+    @router.get(
+        "/nodes", response_model=NodeMap, responses=FAILURES, summary="All nodes by zone, with requests in percent"
+    )
     async def show_nodes(
         _: Annotated[KnownQuery, Query()], if_none_match: Annotated[str, Header(include_in_schema=False)] = ""
     ) -> Response:
@@ -106,13 +112,14 @@ def overview_router(sources: OverviewSources) -> APIRouter:
 
 
 class _Pages:
+    """Computes the JSON of the pages."""
+
     def __init__(self, sources: OverviewSources) -> None:
         self._sources = sources
 
     def freshness(self) -> Mapping[str, str]:
-        """Return headers with the age of the snapshot in seconds, and why no decision is possible, if so.
-
-        A saved cluster has no age.
+        """Return a header with the age of the snapshot in seconds, unless it is a saved cluster. If no decision is
+        possible, a second header says why.
         """
         feed = self._sources.feed
         ages = [it.age for it in feed.states().values() if it.state == "watching"]
@@ -121,6 +128,7 @@ class _Pages:
         return {"Homeport-Snapshot-Age": f"{max(ages):.1f}", **shown} if ages else shown
 
     async def overview(self, nodes: SharedAnswer) -> Mapping[str, Any]:
+        """Return an ``Overview``. ``nodes``: answer with the map of nodes. Raises ``VerbFailure``."""
         pending = await self._sources.pending.page()
         skews = distinct((await self._sources.skews.page("", "", "", 0, above=True)).items)
         total, homes = await self._sources.homes(MOST_LISTED)
@@ -134,6 +142,7 @@ class _Pages:
         }
 
     async def nodes(self) -> Mapping[str, Any]:
+        """Return a ``NodeMap``. Raises ``VerbFailure``."""
         require_snapshot(self._sources.snapshot.problem)
         zones: dict[str, list[NodeCell]] = {}
         await run_stepwise(add_cells(self._sources.snapshot.cluster, zones))
@@ -187,7 +196,9 @@ class _Pages:
 
 
 def distinct(skews: Sequence[WorkloadSkew]) -> list[WorkloadSkew]:
-    """Return the skews without repetitions. Pods of a workload can differ in other constraints, as in a rollout."""
+    """Return the skews without repetitions. A skew is repeated if pods of the workload have different spread
+    constraints, for example during a rollout.
+    """
     shown = {
         (it.namespace, it.kind, it.name, it.key, it.is_hard, it.max_skew, *it.domains): it for it in reversed(skews)
     }

@@ -2,12 +2,12 @@
 much.
 
 Decisions and pages run on the same event loop. The metrics of a large cluster take 8 ms, an explanation more. So each
-queue computes one page at a time, and then pauses for several times the page's processor time. A request is rejected if
-its queue is full.
+queue computes one page at a time, and then pauses for several times the page's processor time. Only what-ifs need no
+pause, because they are computed in a child process. A request is rejected if its queue is full.
 
 Five queues exist: for scrapes, for other reads, for allow and reject of pods that wait at Permit, for what-ifs, and for
 other requests with a body. A request is queued once its body is received, so that a slow client does not block others.
-The queue of what-ifs has one place: a second what-if is rejected at once.
+A second what-if is rejected at once while one is computed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ event loop's time, unless ``LONGEST_PAUSE_SECONDS`` shortens a pause.
 """
 
 LONGEST_PAUSE_SECONDS: Final = 1.0
+"""Maximum seconds of a pause after a page."""
+
 LONGEST_PAGE_SECONDS: Final = 10.0
 """Maximum seconds to compute one page, without the time in the queue."""
 
@@ -53,8 +55,8 @@ LONGEST_WHAT_IF_SECONDS: Final = 65.0
 NOT_QUEUED: Final = frozenset({"/livez", "/readyz", "/api/v1/cycle"})
 """Paths that are not queued: probes, because they are cheap, and cycle, because it is a decision like a verb."""
 
-_SETTLING: Final = "/api/v1/waiting/"
-"""Path prefix of allow and reject."""
+_PERMIT_PATHS: Final = "/api/v1/waiting/"
+"""Path prefix of allow and reject, for pods that wait at Permit."""
 
 TOO_MANY: Final = "homeport: too many pages are requested at once"
 ONE_AT_A_TIME: Final = "homeport: another what-if is computed now: try again in some seconds"
@@ -68,14 +70,15 @@ class PageQueues:
     """Queues of a process, shared by its listeners. A page waits only for pages of its own queue."""
 
     def __init__(self) -> None:
-        self._scraping = _PageQueue()
-        self._reading = _PageQueue()
-        self._asking = _PageQueue()
-        self._settling = _PageQueue()
-        self._simulating = _PageQueue(0, LONGEST_WHAT_IF_SECONDS, ONE_AT_A_TIME, pauses=0.0)
+        self._scrapes = _PageQueue()
+        self._reads = _PageQueue()
+        self._others = _PageQueue()
+        self._permits = _PageQueue()
+        self._what_ifs = _PageQueue(0, LONGEST_WHAT_IF_SECONDS, ONE_AT_A_TIME, pauses=0.0)
         self._long_bodies = asyncio.Semaphore(MOST_LONG_BODIES)
 
     async def __call__(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request: at once if it is not queued, else after its turn in its queue."""
         if scope["path"] in NOT_QUEUED:
             await application(scope, receive, send)
         elif scope["method"] in ("GET", "HEAD"):
@@ -110,14 +113,14 @@ class PageQueues:
     def _queue_of_read(self, path: str) -> _PageQueue:
         """Return the queue of a request without a body."""
         if path in WHAT_IFS:
-            return self._simulating
-        return self._scraping if path == "/metrics" else self._reading
+            return self._what_ifs
+        return self._scrapes if path == "/metrics" else self._reads
 
     def _queue_of(self, path: str) -> _PageQueue:
         """Return the queue of a request with a body."""
         if path in WHAT_IFS:
-            return self._simulating
-        return self._settling if path.startswith(_SETTLING) else self._asking
+            return self._what_ifs
+        return self._permits if path.startswith(_PERMIT_PATHS) else self._others
 
     @asynccontextmanager
     async def _place(self, length: int) -> AsyncIterator[None]:
@@ -146,7 +149,8 @@ def _declared(scope: Scope) -> int:
 
 
 async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
-    """Read the body within ``BODY_SECONDS``. Return a receiver that repeats the body, and true if the body is complete.
+    """Read the body within ``BODY_SECONDS``, up to about ``MOST_BYTES``. Return a receiver that repeats the body, and
+    true if the body is complete.
 
     From that receiver, the application can read the rest of an oversized body. For a late body, the receiver raises
     ``TimeoutError``. This function raises ``ClientDisconnect``.

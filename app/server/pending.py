@@ -1,4 +1,4 @@
-"""``GET /api/v1/pending``: all pods that wait for a node, the longest wait first, with the reason that matters most."""
+"""``GET /api/v1/pending``: pods that wait for a node, the longest wait first, each with its most important reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from app.wire.explain_v1 import API_VERSION
 from app.wire.pending_v1 import PENDING_POD_LIST, PendingPodList
 
 _LONGEST_NAMESPACE: Final = 63
-_MOST: Final = 1_000_000
+_MOST_START: Final = 1_000_000
+"""Maximum value of the parameter ``start``."""
+
 _NOT_JUDGED: Final = MainReason(0, 0, "", (), 0, 0.0)
 
 
@@ -25,7 +27,7 @@ class PendingQuery(KnownQuery):
 
     namespace: str = Field(default="", max_length=_LONGEST_NAMESPACE, description="Only the pods of this namespace.")
     label_selector: str = Field(default="", description="Only the pods that it matches; in kubectl's notation.")
-    start: int = Field(default=0, ge=0, le=_MOST, description="Number of the first pod on the page.")
+    start: int = Field(default=0, ge=0, le=_MOST_START, description="Index of the first pod on the page, from 0.")
 
 
 def pending_router(pending: PendingPods) -> APIRouter:
@@ -50,7 +52,7 @@ def pending_router(pending: PendingPods) -> APIRouter:
 
 
 def pending_item(waiting: WaitingForNode) -> dict[str, Any]:
-    """Build a ``PendingPodItem``."""
+    """Return a waiting pod as JSON in the form of ``PendingPodItem``."""
     pod, reason = waiting.pod, waiting.reason or _NOT_JUDGED
     return {
         "namespace": pod.namespace,

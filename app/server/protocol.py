@@ -46,8 +46,8 @@ MOST_HEADERS: Final = 100
 """Maximum number of headers of a request, because a short header occupies 20 times its length as Python objects."""
 
 MOST_PIPELINED: Final = 32
-"""Maximum number of requests that wait behind an unanswered one; a further one closes the connection. Schedulers do not
-pipeline, so they never reach it.
+"""Maximum number of requests that wait behind an unanswered one. A further request closes the connection. Schedulers do
+not pipeline, so they never reach this limit.
 """
 
 LINGER_SECONDS: Final = 0.5
@@ -56,10 +56,14 @@ sending would get a reset instead of the answer.
 """
 
 _TLS_HELLO: Final = b"\x16"
+"""First byte of a TLS handshake."""
+
 _FORBIDDEN: Final = 403
 _TOO_LONG: Final = 431
 
 _HEAD: Final = b"content-length: %d\r\ncontent-type: application/json\r\n%s\r\n"
+"""Format of an answer's headers: the length of its body, and further headers or nothing."""
+
 _CLOSE: Final = b"connection: close\r\n"
 
 
@@ -95,8 +99,16 @@ class _Exchange:
 class HttpProtocol(TimedProtocol, AcceptedConnection):
     """Protocol of one connection. ``listener.web.direct``: endpoints, by path, for POST requests on the fast path.
 
-    The protocol records the arrival of each request's first byte, because the request's deadline counts from it even if
-    the endpoint is called much later.
+    ``_arrived``: time of the first byte of a request. The request's deadline counts from this time, even if the
+    endpoint is called much later.
+
+    ``_messages`` and ``_ended``: numbers of requests that the parser has begun and completed. ``_head_size``: bytes of
+    the parsed part of a head. ``_unparsed``: received bytes of an incomplete head. ``_body_bytes``: body bytes in the
+    latest input. ``_idle``: bytes of input since the last body byte. ``_unparsed`` and ``_idle`` are limited too,
+    because the parser reports neither incomplete headers nor chunk extensions.
+
+    ``_refusal``: why the listener rejects the request; else empty. ``_endpoint`` and ``_gathered``: endpoint and body
+    parts of a parsed request on the fast path. ``_begun``: request with a cached head and an incomplete body.
     """
 
     def __init__(self, listener: Listener, *args: Any, **kwargs: Any) -> None:
@@ -319,6 +331,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         self._take_normal_path()
 
     def _read(self, data: bytes) -> None:
+        """Parse input. If it is one request that takes the fast path, cache its head."""
         at_rest, messages, self._cacheable = not self._in_message, self._messages, False
         self._feed(data)
         if self._cacheable and at_rest and self._messages - messages == 1:
@@ -327,6 +340,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
                 self._heads[line_of(data)] = head
 
     def _feed(self, data: bytes) -> None:
+        """Parse input, update deadlines and limits, and reject a head that is too long."""
         if not self._arrived and data.startswith(_TLS_HELLO):
             self._ignores_input = True
             self._listener.reject("tls_on_a_plain_port", self.client, "the client speaks TLS, this listener does not")
@@ -348,6 +362,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             self._gather()
 
     def _gather(self) -> None:
+        """Wait briefly for the rest of a body on the fast path; use the normal path if the body is too long."""
         if self.transport.is_closing():  # after invalid HTTP, which has been answered
             self._take_gathered()
         elif self._size > MOST_BYTES:
@@ -366,6 +381,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         self._answer_and_close(_TOO_LONG, b"", LINGER_SECONDS)
 
     def _refuse(self, message: str) -> None:
+        """Answer a request that access control rejects, and close the connection."""
         self._listener.reject("forbidden", self.client, message)
         path = httptools.parse_url(self.url).path or b""
         endpoint = self._direct.get(path)
@@ -460,6 +476,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             super().on_body(begun)
 
     def _begin_cycle(self) -> None:
+        """Pass a request with its headers to uvicorn, unless too many pipelined requests wait."""
         if len(self.pipeline) >= MOST_PIPELINED:
             self._ignores_input = True
             self._listener.reject("too_many_pipelined", self.client)

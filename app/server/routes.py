@@ -37,6 +37,8 @@ caller's deadline.
 """
 
 Verbs = Mapping[Verb, VerbCall]
+"""Verbs that are served below one path prefix."""
+
 LEAN: Final = "/lean"
 """Path prefix of the verbs with lean answers, which leave out what kube-scheduler does not need (``docs/wire.md``)."""
 

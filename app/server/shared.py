@@ -1,4 +1,4 @@
-"""Answers that are computed once for all readers, so that many open pages cost no more than one."""
+"""Answers that are computed once for all readers, so that many open browser pages cause no more work than one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from app.server.ui import etag_of, is_known
 from app.verbs.outcome import VerbFailure
 
 FRESH_SECONDS: Final = 5.0
+"""Minimum age in seconds at which an answer is computed again."""
+
 PAUSE_FACTOR: Final = 50.0
-"""An answer is used for this many times its processor time, but at least for ``FRESH_SECONDS``.
+"""Minimum age at which an answer is computed again, as a multiple of its processor time.
 
 So computing it takes at most 2 % of the time.
 """
@@ -27,6 +29,8 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class _Answer(Struct, frozen=True):
+    """Computed answer. ``computed_at``: start of its computation. ``seconds``: processor time of the computation."""
+
     body: bytes
     etag: str
     computed_at: float
@@ -34,7 +38,7 @@ class _Answer(Struct, frozen=True):
 
 
 class SharedAnswer:
-    """JSON answer that is computed once for all readers, and again when somebody reads it later.
+    """JSON answer that is computed once for all readers. A request for an old answer makes it compute a newer one.
 
     ``compute`` runs in short steps. Only the first readers wait for it. Later readers get the last answer while a
     newer one is computed; the header ``Age`` has its age in seconds.
@@ -63,6 +67,7 @@ class SharedAnswer:
         return Response(answer.body, headers=headers, media_type="application/json")
 
     async def _current(self) -> _Answer:
+        """Return the last answer, and begin to compute a newer one if it is old. Wait only for the first answer."""
         if self._task is not None and self._task.done():
             self._take(self._task)
         last = self._last
@@ -93,6 +98,7 @@ class SharedAnswer:
         return self._last
 
     async def _computed(self) -> _Answer:
+        """Compute an answer. Its age counts from the start of the computation, when the snapshot was read."""
         now, began = self._clock(), thread_time()
         body = msgspec.json.encode(await self._compute())
         return _Answer(body, etag_of(body), now, thread_time() - began)

@@ -1,4 +1,4 @@
-"""``GET /api/v1/skew``: the topology skew of all workloads, the largest excess first."""
+"""``GET /api/v1/skew``: the topology skew of all workloads; with ``above=true`` only skews larger than maxSkew."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from app.wire.explain_v1 import API_VERSION
 from app.wire.skew_v1 import WORKLOAD_SKEW_LIST, WorkloadSkewList
 
 _LONGEST_NAME: Final = 253
-_MOST: Final = 1_000_000
+_MOST_START: Final = 1_000_000
+"""Maximum value of the parameter ``start``."""
 
 
 class SkewQuery(KnownQuery):
@@ -25,13 +26,18 @@ class SkewQuery(KnownQuery):
     namespace: str = Field(default="", max_length=_LONGEST_NAME)
     kind: str = Field(default="", max_length=_LONGEST_NAME, description="Kind of the workload.")
     name: str = Field(default="", max_length=_LONGEST_NAME, description="Name of the workload.")
-    label_selector: str = Field(default="", description="Must match a pod of the workload.")
+    label_selector: str = Field(
+        default="", description="Only workloads whose latest pod it matches; in kubectl's notation."
+    )
     above: bool = Field(default=False, description="True: only skews larger than maxSkew, the largest excess first.")
-    start: int = Field(default=0, ge=0, le=_MOST, description="Number of the first workload on the page.")
+    start: int = Field(default=0, ge=0, le=_MOST_START, description="Index of the first item on the page, from 0.")
 
 
 def skew_router(skews: Skews, require_namespace: RequireNamespace) -> APIRouter:
-    """Create the router. The skews above maxSkew are computed once for all readers."""
+    """Create the router. The skews above maxSkew are computed once for all readers.
+
+    ``require_namespace`` raises ``VerbFailure`` if a namespace does not exist.
+    """
     router = APIRouter(prefix="/api/v1/skew", tags=["operator"])
 
     @router.get("", response_model=WorkloadSkewList, responses=FAILURES, summary="Topology skew of all workloads")
@@ -57,7 +63,7 @@ def skew_router(skews: Skews, require_namespace: RequireNamespace) -> APIRouter:
 
 
 def skew_item(skew: WorkloadSkew) -> dict[str, Any]:
-    """Build a ``WorkloadSkewItem``."""
+    """Return a skew as JSON in the form of ``WorkloadSkewItem``."""
     return {
         "namespace": skew.namespace,
         "kind": skew.kind,

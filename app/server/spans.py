@@ -24,6 +24,8 @@ VerbAnswer = tuple[int, bytes | LongBody, str]
 _FAULTS: Final = frozenset(
     {"fault", "out_of_time", "not_ready", "no_leader", "overloaded", "bad_request", "bind_failed"}
 )
+"""Outcomes for which the span gets the status Error."""
+
 _MOST_READ: Final = 4 << 20
 """Maximum bytes of a body or answer that is parsed for a span."""
 
@@ -77,6 +79,7 @@ _LIST: Final = Decoder[list[Raw]](list[Raw])
 _PREEMPT_ANSWER: Final = Decoder[_PreemptAnswer](_PreemptAnswer)
 
 Facts = Mapping[str, str | int]
+"""Attributes of a span."""
 
 
 class _RecordedRequest:
@@ -131,7 +134,7 @@ class VerbSpans:
 
 
 def request_facts(body: bytes | memoryview) -> Facts:
-    """Return a request's pod and number of nodes as span attributes; none if it is too long or cannot be parsed."""
+    """Return a request's pod and number of nodes as span attributes; empty if it is too long or cannot be parsed."""
     if len(body) > _MOST_READ:
         return {}
     try:
@@ -163,7 +166,7 @@ def _count(request: _RequestFields) -> Facts:
 def answer_facts(verb: Verb, body: bytes) -> Facts:
     """Return the number of nodes in an answer as a span attribute.
 
-    Return none for bind, nor for an answer that is too long or cannot be parsed.
+    The result is empty for bind, and for an answer that is too long or cannot be parsed.
     """
     if len(body) > _MOST_READ:
         return {}

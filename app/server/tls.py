@@ -1,8 +1,8 @@
 """Certificates of listeners and of connections between replicas. They are read from files or memory, and reloaded when
 they change.
 
-New connections use the latest valid certificates; open connections are kept. If a new certificate and key do not match
-or are incomplete, an error is logged and the former ones stay in use. Each reload creates new contexts, because a
+New connections use the latest valid certificates; open connections are kept. If new certificates cannot be used, an
+error is logged and the former ones stay in use. Each reload creates new contexts, because a
 failed ``load_cert_chain`` leaves a context broken.
 
 Not here: access rules (``access``), connections (``protocol``).
@@ -235,6 +235,10 @@ def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _context(purpose: int, chain: bytes, key: bytes, authorities: bytes | None = None) -> ssl.SSLContext:
+    """Create a TLS context. ``purpose``: protocol constant of ``ssl`` for servers or clients. Contents are in PEM.
+
+    Raises ``OSError`` or ``ValueError`` if the contents cannot be used.
+    """
     context = ssl.SSLContext(purpose)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION

@@ -67,6 +67,7 @@ def _read(folder: Path) -> Iterator[tuple[str, StaticFile]]:
 
 
 def etag_of(content: bytes) -> str:
+    """Return a strong ETag that depends only on the content."""
     return f'"{sha256(content).hexdigest()[:32]}"'
 
 

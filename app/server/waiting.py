@@ -17,12 +17,12 @@ _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
 
 
 class WaitingPodStatus(BaseModel):
-    """Pod between Permit and PreBind. Its node is reserved."""
+    """Pod that waits at Permit. It is counted on its node, but not bound yet."""
 
     uid: str
     namespace: str
     name: str
-    node: str
+    node: str = Field(description="Node to which the pod is bound once all plugins allow it.")
     pending: list[str] = Field(description="Plugins that have not allowed the pod yet.")
 
     @classmethod
@@ -57,7 +57,7 @@ class Settled(BaseModel):
     outcome: Literal["waiting", "allowed", "rejected"] = Field(
         description="allowed: the last plugin has allowed the pod, and its bind continues."
     )
-    pending: list[str]
+    pending: list[str] = Field(description="Plugins that have not allowed the pod yet; empty after a rejection.")
 
 
 def waiting_list_router(waiting: WaitingPods) -> APIRouter:
@@ -74,13 +74,13 @@ def waiting_list_router(waiting: WaitingPods) -> APIRouter:
 def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
     """Create the router for allow and reject.
 
-    The verbs' listener serves it, because allowing a pod binds it, and rejecting a pod fails its bind.
+    Only the verbs' listener serves it, because a pod that is allowed is bound, and the bind of a rejected pod fails.
     """
     router = APIRouter(prefix="/api/v1/waiting", tags=["scheduling"])
 
     @router.post(
         "/{uid}/allow",
-        summary="Lift one plugin's wait; when none is left, the pod is bound",
+        summary="Allow a waiting pod for one plugin; once no plugin is pending, its bind continues",
         responses=_FAILURES,
         openapi_extra=documented(AllowRequest, example={"plugin": "Quota"}),
     )

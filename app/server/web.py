@@ -52,6 +52,8 @@ Requests that are unfinished when ``leave`` has ended get at least one more seco
 """
 
 _MOST_CLOSE_SECONDS: Final = 10.0
+"""Maximum seconds that unfinished requests get after ``leave`` has ended."""
+
 _CLOSED: Final = "the handler is closed"
 """Part of the message with which uvloop raises ``RuntimeError`` for a write to a closed transport."""
 
@@ -194,6 +196,7 @@ class _Server(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Shut down like uvicorn, within the rest of ``CLOSE_SECONDS``."""
         since = self._signalled_at or monotonic()
         left = CLOSE_SECONDS - (monotonic() - since)
         # uvicorn declares an int, but only passes the value to wait_for, which accepts fractions of a second.
@@ -203,6 +206,7 @@ class _Server(uvicorn.Server):
         _LOG.info("ended", seconds=round(monotonic() - since, 3), connections=connections, requests=requests)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Handle a signal: begin to leave at the first one; shut down at once, like uvicorn, at a further one."""
         if self._loop is None or self._signalled_at is not None:
             super().handle_exit(sig, frame)
             return

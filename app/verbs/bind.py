@@ -47,16 +47,16 @@ _ANSWER_MARGIN: Final = 0.05
 _MAX_ANSWER_MARGIN_SECONDS: Final = 0.5
 """Maximum seconds by which a transaction stops waiting earlier than its caller."""
 
-_RECHECK_SECONDS: Final = 1.0
+_REJECT_AGAIN_SECONDS: Final = 1.0
 """Seconds between two attempts to reject, at Permit, a bind that a later request replaces.
 
 The first attempt has no effect if the bind has not reached Permit yet.
 """
 
 _TAKE_OVER_FRACTION: Final = 0.9
-"""Fraction of its remaining time that a bind waits until this replica has taken over as leader.
+"""Fraction of the remaining time for which a bind waits until this replica has taken over as leader.
 
-The rest of the time is needed to return an error if this replica does not become leader.
+The rest of the time is needed to return an error if this replica has not taken over by then.
 """
 
 NO_PROFILE: Final = 'no profile for schedulerName "{}", and bindOthers is false'
@@ -106,7 +106,7 @@ class BindVerb:
         self._cluster.assumed.on_lost(lambda uid: waiting.reject(uid, LOST))
 
     async def __call__(self, body: bytes | memoryview, seconds: float = inf) -> Answer:
-        """Answer a bind request. The caller waits for ``seconds``. Raises ``VerbFailure``."""
+        """Answer a bind request. ``seconds``: time until the caller's deadline. Raises ``VerbFailure``."""
         deadline = self._clock() + min(self._time_limit, seconds)
         try:
             args = decode_binding(body)
@@ -120,7 +120,7 @@ class BindVerb:
         if not done:
             raise VerbFailure("out_of_time", "homeport: the bind did not finish in time")
         if task.cancelled():
-            raise VerbFailure("out_of_time", "homeport: the process is shutting down before the bind finished")
+            raise VerbFailure("out_of_time", "homeport: the process shut down before the bind finished")
         return task.result()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
@@ -153,8 +153,8 @@ class BindVerb:
             self._waiting.reject(running.uid, ELSEWHERE)
             left = deadline - self._clock()
             with self._bind_guard.batches.awaited():
-                done, _ = await asyncio.wait({running.task}, timeout=min(left, _RECHECK_SECONDS))
-            if not done and left <= _RECHECK_SECONDS:
+                done, _ = await asyncio.wait({running.task}, timeout=min(left, _REJECT_AGAIN_SECONDS))
+            if not done and left <= _REJECT_AGAIN_SECONDS:
                 raise VerbFailure("out_of_time", "homeport: an earlier bind of this pod did not finish in time")
         waits_until = deadline - min(_ANSWER_MARGIN * (deadline - self._clock()), _MAX_ANSWER_MARGIN_SECONDS)
         task = asyncio.create_task(self._answer(args, waits_until))
@@ -163,6 +163,7 @@ class BindVerb:
         return task
 
     def _finished(self, key: ObjectKey, uid: str, task: asyncio.Task[Answer]) -> None:
+        """Remove a transaction that has ended, and stop expecting its bind."""
         del self._running[key]
         self._context.due.arrived(uid)
         if not task.cancelled():
@@ -201,6 +202,7 @@ class BindVerb:
     async def _bind_checked(
         self, framework: Framework, pod: Pod, target: Target, node_name: str, deadline: float
     ) -> None:
+        """Bind a pod that has a profile here. Calls of ``post_bind`` run in the background."""
         await self._context.look_up_missing(framework, pod, at_bind=True)
         transaction = Transaction(framework, target, node_name, self._context, self._settlements, self._clock, deadline)
         pod, state = await transaction.run()

@@ -38,7 +38,9 @@ class RequestedNodes(Struct, frozen=True):
     raw: Mapping[str, Raw] | None = None
 
     def with_unknown(self, passed: Sequence[str], rejected: Mapping[str, Status]) -> Mapping[str, Status]:
-        """Return ``rejected``, and ``UNKNOWN_NODE`` for each requested name that neither passed nor was rejected."""
+        """Return the status of each requested name that did not pass: from ``rejected`` or ``unknown``, otherwise
+        ``UNKNOWN_NODE``.
+        """
         if len(passed) + len(rejected) == len(self.names):
             return rejected
         known = {*passed, *rejected, *self.unknown}
@@ -49,7 +51,7 @@ class RequestedNodes(Struct, frozen=True):
 class SentNode(Struct, frozen=True):
     """Whole node of a request.
 
-    ``node`` is ``None`` if the snapshot has the same version, or if the node exceeds the limits of ``node_decoding``.
+    ``node`` is ``None`` if the snapshot has this version, or if the node exceeds the limits of ``node_decoding``.
     """
 
     name: str
@@ -73,7 +75,7 @@ _STEP: Final = 256
 
 
 async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode]:
-    """Decode whole nodes in steps before the decision, so that a request with 60 MB of them does not block others.
+    """Decode whole nodes in steps before the decision, so that 60 MB of nodes do not block other requests.
 
     Raises ``MalformedRequest``.
     """

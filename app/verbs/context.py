@@ -45,13 +45,13 @@ class Reader(Protocol):
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         """Read one object and store it. Raises ``Unreadable`` if it cannot be decoded.
 
-        If the object does not exist, or the API server is unreachable, no exception is raised, and the plugins decide
-        without the object.
+        If the object does not exist, or cannot be read, no exception is raised, and the plugins decide without it. Only
+        for a node that cannot be read, ``Unreadable`` is raised. For some time, a failed read is not repeated.
         """
         ...
 
     async def fetch_pod(self, namespace: str, name: str) -> None:
-        """Read one pod and store it. Raises ``OSError`` if the API server cannot be reached."""
+        """Read one pod and store it, if it exists. Raises ``OSError`` if it cannot be read or decoded."""
         ...
 
 
@@ -98,7 +98,7 @@ class VerbContext(Struct, frozen=True):
 
         Owners form a chain, for example pod, VirtualMachineInstance and VirtualMachine, so the plugins can require
         another object after each read. The lookup ends when they require no new object. Raises ``VerbFailure``
-        (``fault``), also for an object that cannot be decoded.
+        (``fault``) if a plugin fails, or for the exceptions of ``Reader.fetch``.
         """
         fetched: set[tuple[Kind[Any], str, str]] = set()
         while missing := self._missing(framework, pod, hosts, at_bind):
@@ -146,7 +146,7 @@ async def decode_limited(decode: Callable[[bytes], T], body: bytes | memoryview,
 
 
 class PendingBindsConflict(Exception):
-    """A node passes, but it might lack room for both the pod and the pods whose bind is expected (``uids``)."""
+    """A node passes, but might lack room for the pod together with pods whose bind is expected (``uids``)."""
 
     def __init__(self, uids: frozenset[str]) -> None:
         super().__init__()
@@ -154,27 +154,29 @@ class PendingBindsConflict(Exception):
 
 
 async def decide_beside_pending(
-    binds: ExpectedBinds, pod: Pod, due: ExpectedPods, decide: Callable[[ExpectedPods], T]
+    binds: ExpectedBinds, pod: Pod, expected: ExpectedPods, decide: Callable[[ExpectedPods], T]
 ) -> T:
-    """Call ``decide`` with the pods whose bind is expected (``due``), and return its result.
+    """Call ``decide`` with the pods whose bind is expected (``expected``), and return its result.
 
     If ``decide`` raises ``PendingBindsConflict``, wait for the binds that it names, and call ``decide`` again with no
     expected pods. So the pod that was filtered first gets the last free resources of a node (ADR 41). No other task
     runs between the decision and the return.
     """
     try:
-        return await decide_prepared(partial(decide, due))
+        return await decide_prepared(partial(decide, expected))
     except PendingBindsConflict as conflict:
         uids = conflict.uids
     await binds.wait(lambda _, other: other.uid in uids, pod)
     return await decide_prepared(partial(decide, ()))
 
 
-def require_room(framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], due: ExpectedPods) -> None:
-    """Check that each node of ``passed`` has room for both the pod and the pods whose bind is expected there (``due``).
+def require_room(
+    framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], expected: ExpectedPods
+) -> None:
+    """Check that each node of ``passed`` has room for the pod and for all pods in ``expected`` that can be bound there.
 
-    ``state``: state of the search that found the nodes. Raises ``PendingBindsConflict`` if a node might lack room,
-    ``PluginError`` or ``Unprepared``.
+    ``state``: state of the search that found the nodes. ``expected``: pods whose bind is expected, each with its
+    possible nodes. Raises ``PendingBindsConflict`` if a node might lack room, ``PluginError`` or ``Unprepared``.
     """
-    if due and passed and (uids := framework.search.blocking_pods(state, pod, passed, due)):
+    if expected and passed and (uids := framework.search.blocking_pods(state, pod, passed, expected)):
         raise PendingBindsConflict(uids)

@@ -36,7 +36,8 @@ Outcome = Literal[
     feasible, no_fit   filter: some nodes pass, or none
     scored             prioritize
     candidates         preempt: some nodes remain; if none remains, the outcome is no_fit
-    nothing_to_do      the pod has no profile here, or the request has no nodes
+    nothing_to_do      the pod has no profile here, or the request has no nodes; below /api/v1 also if the requested
+                       object does not exist
     bound              bind: the API server accepted the Binding
     already_bound      bind: the pod was bound to that node before
     bind_conflict      bind: a constraint would be violated, or Reserve, Permit or PreBind did not succeed

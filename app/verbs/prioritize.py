@@ -28,9 +28,9 @@ from app.wire.extender_v1 import MalformedRequest, decode_args, split_args
 def quantised(total: int, weight: int, max_priority: int) -> int:
     """Return the weighted mean of a node's scores on the scale 0..``max_priority``, rounded half up.
 
-    ``total``: sum of the node's scores, 0..100 each, multiplied by their weights. ``weight``: sum of the weights. If no
-    plugin scores, it is 0 and every node gets 0. kube-scheduler multiplies the result by the extender's weight and by
-    10.
+    ``total``: sum of the node's scores, 0..100 each, multiplied by their weights. ``weight``: sum of the weights; 0 if
+    no plugin scores, and then the result is 0. kube-scheduler multiplies the result by the extender's weight, and by 10
+    to convert extender scores of 0..10 to 0..100.
     """
     if weight == 0:
         return 0
@@ -53,8 +53,8 @@ class _PrioritizeRequest(Struct, frozen=True):
 class PrioritizeVerb:
     """The prioritize verb. Each requested host gets an integer score, because kube-scheduler scores a missing host 0.
 
-    ``lean``: return only scores that differ from the most frequent score (``docs/wire.md``). Use it only with a lean
-    filter answer, in which the names are in random order.
+    ``lean``: return only hosts whose score differs from the most frequent score, each with the difference
+    (``docs/wire.md``). Use it only with a lean filter answer, in which the names are in random order.
     """
 
     def __init__(self, context: VerbContext, results: FilterResultCache, *, lean: bool = False) -> None:

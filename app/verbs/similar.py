@@ -13,6 +13,8 @@ MOST_COMPARED: Final = 2000
 """Maximum number of names that ``similar`` compares at once, which takes about 4 ms."""
 
 _MOST_OFFERED: Final = 3
+"""Maximum number of names in a suggestion."""
+
 _SHORTLIST: Final = 32
 """Number of names that are compared letter by letter, because that takes 50 µs for each."""
 
@@ -20,7 +22,10 @@ _NAMES_PER_STEP: Final = 256
 
 
 class Shortlist:
-    """Known names one typo away from a given name, and those with the most common letters at beginning and end."""
+    """Known names that resemble a given name most, at most ``_SHORTLIST``.
+
+    Names rank by the length of the beginning and the end that they share with it. Names one typo away are preferred.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name.lower()
@@ -41,7 +46,7 @@ class Shortlist:
                 yield
 
     def suggestion(self, kind: str = "") -> str:
-        """Return text that suggests the most similar names; empty if none is. ``kind``: word before the names."""
+        """Return text that suggests the most similar names; empty if none is similar. ``kind``: word before them."""
         close = closest(self._name, (other for _, other in sorted(self._best, reverse=True)), _MOST_OFFERED)
         if not close:
             return ""

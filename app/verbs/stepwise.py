@@ -25,7 +25,7 @@ STEP_SECONDS: Final = 0.004
 UNPINNED_ATTEMPTS: Final = 4
 """Number of attempts to decide before counts are pinned in the cache.
 
-So many attempts fail only if other calls repeatedly evict the counts that this decision uses.
+All these attempts fail only if other calls repeatedly evict the counts that this decision uses.
 """
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ async def _no_wait() -> None:
 
 
 class _LoopState:
-    """State of one event loop. ``wait``: queue for steps. ``pinning``: lock, because only one call may pin counts."""
+    """State of one event loop. ``wait``: waits until a step can run. ``pinning``: lock of the call that pins counts."""
 
     def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
         self.wait: Final = wait
@@ -73,6 +73,7 @@ class _LoopState:
 
 _STATES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopState]] = WeakKeyDictionary()
 _ALONE: Final = _LoopState(_no_wait)
+"""State for callers without an event loop."""
 
 
 def _state() -> _LoopState:

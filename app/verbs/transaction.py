@@ -66,6 +66,7 @@ class Target:
         return self.pod()
 
     def pod(self) -> Pod:
+        """Return the pod. Raises ``NotBound`` if the snapshot lacks it, has another UID, or could not decode it."""
         pod = self._cluster.pod(self._args.namespace, self._args.name)
         if pod is None:
             raise NotBound(error(f'pods "{self._args.name}" not found'))
@@ -173,6 +174,7 @@ class Transaction:
         return state if recheck.certain else None
 
     async def _carry_out(self, pod: Pod, state: CycleState) -> None:
+        """Run the steps 2 and 3 above. Raises ``NotBound`` or ``PluginError``."""
         framework, node_name = self._framework, self._node_name
         state.deadline = self._deadline
         _require(framework.binding.reserve(state, pod, node_name))

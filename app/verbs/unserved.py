@@ -16,7 +16,10 @@ OTHER_NAMES: Final = "(others)"
 """Name under which a request is counted if its schedulerName is not among the first ``MOST_NAMES``."""
 
 MOST_NAMES: Final = 32
+"""Maximum number of schedulerNames that are counted separately."""
+
 LONGEST_NAME: Final = 63
+"""Maximum length of a schedulerName in log lines, metrics and messages, in characters."""
 
 
 def _ignore(_verb: Verb, _name: str) -> None:
@@ -24,7 +27,7 @@ def _ignore(_verb: Verb, _name: str) -> None:
 
 
 class Unserved:
-    """Logs each schedulerName once, and counts the requests with that name.
+    """Logs each schedulerName without a profile once, and counts the requests about its pods.
 
     ``count`` is called with the verb and the name of each request. Any user can choose a schedulerName, so the number
     and the length of names are limited.
@@ -40,6 +43,7 @@ class Unserved:
         return self._requests
 
     def record(self, verb: Verb, pod: Pod) -> None:
+        """Count a request about the pod. If it is the first one with this schedulerName, log the name."""
         name = self._bounded_name(pod.spec.scheduler_name)
         if name not in self._requests:
             self._requests[name] = 0

@@ -41,10 +41,13 @@ MOST_OBJECTS: Final = 100_000
 """Maximum number of JSON objects in a body: a hundred for each of ``MOST_PENDING`` pods."""
 
 _LONG_BYTES: Final = 64 << 10
-"""Size in bytes. In a larger body, objects, names and pods are counted before pydantic validates the body."""
+"""Maximum bytes of a body that pydantic validates at once. In a longer body, objects, names and pods are counted first.
+"""
 
 
 class _Pending(Struct, forbid_unknown_fields=True, rename="camel"):
+    """Fields of a ``PendingPod``, for ``require_bounded``."""
+
     pod: Raw = Raw(b"")
     namespace: str = ""
     name: str | None = None
@@ -52,6 +55,8 @@ class _Pending(Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 class _Body(Struct, forbid_unknown_fields=True, rename="camel"):
+    """Fields of all requests, for ``require_bounded``."""
+
     pod: Raw = Raw(b"")
     namespace: str = ""
     name: str | None = None
@@ -111,7 +116,7 @@ class PodRequest(CamelModel):
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
-        """Parse a body. An inline pod stays raw, because it would take as much time to decode as the rest of the body.
+        """Parse a body. An inline pod stays raw, because it is decoded later; pydantic would decode it in vain.
 
         Raises ``msgspec.DecodeError`` if the body exceeds a limit, and pydantic's ``ValidationError`` if it is invalid.
         """
@@ -199,10 +204,10 @@ class CycleRequest(PodRequest):
 
 
 class PluginStatus(CamelModel):
-    """Status that plugins returned, with the codes of kube-scheduler's framework."""
+    """Status of one or more plugins, with the codes of kube-scheduler's framework."""
 
     code: str = Field(description="Success, Unschedulable, UnschedulableAndUnresolvable, …")
-    plugin: str = Field(description="Plugin that rejected; empty for Success.")
+    plugin: str = Field(description="Plugin that returned this status; empty for Success.")
     reasons: list[str]
 
 
@@ -210,7 +215,7 @@ class CycleVictims(BaseModel):
     """Pods to evict from one node, most important first."""
 
     pods: list[str] = Field(description="namespace/name")
-    numPDBViolations: int = Field(description="Evictions that violate a PodDisruptionBudget.")  # noqa: N815  # name in kube-scheduler
+    numPDBViolations: int = Field(description="Number of evictions that violate a PodDisruptionBudget.")  # noqa: N815  # name in kube-scheduler
 
 
 class CycleResponse(CamelModel):
@@ -226,9 +231,13 @@ class CycleResponse(CamelModel):
     filter: dict[str, PluginStatus] = Field(description="Status by node.")
     scores: dict[str, dict[str, int]] = Field(description="By feasible node and plugin, 0..100, before weights.")
     totals: dict[str, int] = Field(description="Weighted sum by feasible node.")
-    node: str | None = Field(description="The chosen node: bind the pod there with POST /bind.")
-    post_filter: PluginStatus | None = Field(description="Result of PostFilter, if no node is feasible.")
-    nominated_node: str | None = Field(description="Node that PostFilter nominates; empty to clear the nomination.")
+    node: str | None = Field(
+        description="The chosen node: bind the pod there with POST /bind. null if no node is feasible."
+    )
+    post_filter: PluginStatus | None = Field(description="Status of PostFilter; null if it did not run.")
+    nominated_node: str | None = Field(
+        description="Node that PostFilter nominates; empty to clear the nomination, null to leave it unchanged."
+    )
     victims: CycleVictims | None = Field(
         description="Pods to evict before the pod fits on the nominated node. Homeport does not evict them."
     )

@@ -41,7 +41,7 @@ class NodeGroup(CamelModel):
 
 
 class ExplanationTable(CamelModel):
-    """Table of facts on which a plugin's answer is based."""
+    """Table of facts on which a plugin's verdicts are based. Each row has one value per column."""
 
     title: str
     columns: list[str]
@@ -49,34 +49,36 @@ class ExplanationTable(CamelModel):
 
 
 class PluginExplanation(CamelModel):
-    """Facts on which the answer of one plugin is based."""
+    """Facts on which the verdicts of one plugin are based."""
 
     tables: list[ExplanationTable]
-    unblock: list[str] = Field(description="Advice of the plugin, which Homeport has not proved.")
+    unblock: list[str] = Field(description="Hints of the plugin. Unlike remedies, they have not been tried.")
 
 
 class ResourceRoom(CamelModel):
-    """Resource that the pod requests. Amounts are in the notation of manifests."""
+    """Resource that the pod requests. Amounts are Kubernetes quantities, for example 500m or 2Gi."""
 
     name: str
     requested: str
-    free: str = Field(description="Sum over all nodes.")
-    most_free: str = Field(description="The most that is free on one node.")
-    node: str = Field(description="The node with the most; empty if no node has any.")
+    free: str = Field(description="Amount that is free on all nodes together.")
+    most_free: str = Field(description="Largest amount that is free on one node.")
+    node: str = Field(description="Node with the largest free amount; empty if nothing is free on any node.")
 
 
 class TriedRemedy(CamelModel):
     """Change after which more nodes fit. Homeport evaluated the pod again with this change."""
 
-    sort: str = Field(description="Uncordon, ReleaseHome, FewerPods, TaintsPolicy, MaxSkew, RequestLess, Tolerate, …")
+    sort: str = Field(
+        description="Kind of change: Uncordon, ReleaseHome, FewerPods, TaintsPolicy, MaxSkew, RequestLess, Tolerate, …"
+    )
     change: str
     opens: int = Field(description="Number of nodes that fit after the change.")
     nodes: list[str] = Field(description="The first ten of these nodes.")
-    pods: list[str] = Field(description="Pods of the same namespace that were left out, for FewerPods.")
+    pods: list[str] = Field(description="Pods that the change deletes, in the namespace of the explained pod.")
 
 
 class ProvedRemedy(TriedRemedy):
-    """Remedy in an explanation."""
+    """Remedy in an explanation, with the scope of its proof."""
 
     proved_by: Literal["complete", "partial"] = Field(
         description="complete: by all filters. partial: the filters in notJudged can still reject these nodes."
@@ -162,13 +164,13 @@ class SchedulerCondition(CamelModel):
 
     since: str = Field(description="RFC 3339: since when the pod is unschedulable. The message can be newer.")
     message: str = Field(description="At most 1,024 characters.")
-    nodes: int = Field(description="Number of nodes that the message speaks of; 0 if it has another form.")
+    nodes: int = Field(description="N in 0/N nodes are available; 0 if the message has another form.")
     reasons: list[SchedulerReasonCount]
     differences: list[str] = Field(description="Differences between this message and Homeport's verdict, as sentences.")
 
 
 class PermitHold(CamelModel):
-    """Hold of a pod that has a node and is not bound yet."""
+    """Node of a pod that waits at Permit, and the plugins that keep it waiting."""
 
     node: str = Field(description="Node to which the pod is bound once all plugins allow it.")
     plugins: list[str] = Field(description="Plugins that have not allowed it yet.")
@@ -177,7 +179,7 @@ class PermitHold(CamelModel):
 class ExplainResponse(CamelModel):
     """Explanation for one pod: which nodes fit, why others do not, and which changes would make more nodes fit.
 
-    A bound pod is judged as if it had no node, without itself in the counts; no remedies are searched for it.
+    A bound pod is judged as if it had no node, and it is left out of all counts. Homeport does not search for remedies.
     """
 
     api_version: Literal["homeport.dev/v1alpha1"]
@@ -201,10 +203,14 @@ class ExplainResponse(CamelModel):
     not_judged: list[PluginNotJudged]
     plugins: dict[str, PluginExplanation]
     resources: list[ResourceRoom] = Field(description="Empty if resources were not judged.")
-    remedies: list[ProvedRemedy] = Field(description="At most five, sorted by the number of nodes that they open.")
-    impossible: list[str] = Field(description="Sentences on what cannot work, or nobody does, if no node fits.")
+    remedies: list[ProvedRemedy] = Field(description="At most five, the one after which the most nodes fit first.")
+    impossible: list[str] = Field(
+        description="If no node fits: sentences about requirements that the cluster cannot meet, and about evictions "
+        "that would help but that no scheduler makes."
+    )
     incomplete: bool = Field(
-        description="True if the time was over before all changes were tried, or if none of the first ones helps."
+        description="True if changes were not tried, because the time was over, or because there were too many and "
+        "none of the first ones helps."
     )
     scheduler: SchedulerCondition | None = Field(description="What kube-scheduler wrote on the pod; null if nothing.")
     node: NodeExplanation | None = Field(description="Set if the request names a node.")

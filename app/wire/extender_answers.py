@@ -16,7 +16,7 @@ class VictimUid(Struct, forbid_unknown_fields=True):
 
 
 class NodeVictims(Struct):
-    """Victims on one node, most important first (a MetaVictims of extender/v1). In an answer, there is at least one."""
+    """Victims on one node, most important first (a MetaVictims of extender/v1). An answer has at least one per node."""
 
     pods: list[VictimUid] = field(name="Pods", default_factory=list)
     num_pdb_violations: int = field(name="NumPDBViolations", default=0)
@@ -46,11 +46,13 @@ class _BindingResult(Struct, rename="pascal"):
 ENCODER: Final = msgspec.json.Encoder()
 _NO_NODES: Final = b'{"Nodes":null'
 _LONG: Final = 1 << 20
+"""Maximum bytes of an answer that is sent as a whole, and minimum bytes of a chunk of a longer answer."""
+
 _NEXT_HOST: Final = ',{"Host":"'
 
 
 class LongBody(Struct, frozen=True):
-    """Answer that is sent in chunks, because to join 60 MB of nodes would block the event loop for 50 ms.
+    """Answer that is sent in chunks, because joining 60 MB of nodes would block the event loop for 50 ms.
 
     ``length``: number of bytes of all ``pieces``.
     """

@@ -63,6 +63,8 @@ class _Victim(Struct):
 
 
 class _VictimsObject(Struct, forbid_unknown_fields=True):
+    """Victims on one node as whole pods (a Victims of extender/v1), of which only the UID is decoded."""
+
     pods: list[_Victim] | None = field(name="Pods", default=None)
     num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
 
@@ -113,8 +115,11 @@ _PREEMPTION: Final[Mapping[type[PodObject], Decoder[_PreemptionArgs[Any]]]] = {
 _BINDING: Final = Decoder[_BindingArgs](_BindingArgs)
 
 _NAMES: Final = b',"Nodes":null,"NodeNames":["'
+"""Bytes before the first node name in a request of kube-scheduler."""
+
 _BETWEEN: Final = b'","'
 _END_OF_NAMES: Final = b'"]}'
+"""Bytes after the last node name, at the end of a request of kube-scheduler."""
 
 
 def decode_args(body: bytes | memoryview, core: CoreV1 = PLAIN) -> NodesRequest:
@@ -199,12 +204,13 @@ class SplitArgs(Struct, frozen=True):
         return "" if _BETWEEN in self.names else self.names.decode()
 
     def each(self) -> list[bytes]:
+        """Return the bytes of each node name."""
         return self.names.split(_BETWEEN)
 
     def are(self, names: Sequence[str]) -> bool:
         """Return true if ``names`` are the node names of the request, in order.
 
-        If the result is true, no other fields follow the names in the request.
+        If the result is true, the names are the last field of the request.
         """
         return '","'.join(names).encode() == self.names
 
@@ -221,6 +227,7 @@ def split_args(body: bytes | memoryview) -> SplitArgs | None:
 
 
 def _slim(pod_object: PodObject, core: CoreV1) -> Pod:
+    """Return the decoded pod. Raises ``MalformedRequest``, also for names that are invalid in Kubernetes."""
     try:
         pod = core.slim_pod(pod_object)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -233,6 +240,10 @@ def _slim(pod_object: PodObject, core: CoreV1) -> Pod:
 
 
 def _decode(body: bytes | memoryview, decoder: Decoder[T], is_usual: Callable[[T], bool]) -> T:
+    """Decode a request. If it cannot be decoded directly, or ``is_usual`` returns false, normalize its keys first.
+
+    Raises ``MalformedRequest``, or its subclass ``TooDeepRequest``.
+    """
     try:
         request = decoder.at_once(body)
         if is_usual(request):
@@ -262,3 +273,4 @@ _FIELD_NAMES: Final[Mapping[object, Mapping[str, str]]] = {
     **dict.fromkeys(_PREEMPTION.values(), field_names(_PreemptionArgs)),
     _BINDING: field_names(_BindingArgs),
 }
+"""Keys of the outer object in their usual case, by decoder, then by the key in lower case."""

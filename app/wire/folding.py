@@ -15,6 +15,8 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class NodeVictimsObject(Struct, forbid_unknown_fields=True):
+    """Victims on one node as in a request (a MetaVictims of extender/v1), in which lists and numbers can be null."""
+
     pods: list[VictimUid] | None = field(name="Pods", default=None)
     num_pdb_violations: Int64 | None = field(name="NumPDBViolations", default=None)
 
@@ -26,7 +28,7 @@ _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 _ANY: Final[Decoder[Any]] = Decoder(Any)
 
 _MOST_FOLDED: Final = 4 << 20
-"""Maximum bytes of a request that is normalized, because 4 MiB block the event loop for up to half a second.
+"""Maximum bytes of a request that is normalized, because 4 MiB already block the event loop for up to half a second.
 
 Requests of kube-scheduler are not affected, because their keys have the usual case.
 """
@@ -56,8 +58,14 @@ _NESTED: Final = {
     )
     for name in names
 }
+"""Keys within pods and nodes that Homeport reads, by the key in lower case."""
+
 _VICTIM_MAPS: Final = frozenset({"NodeNameToVictims", "NodeNameToMetaVictims"})
+"""Fields of a preempt request with the victims by node."""
+
 _OBJECTS: Final = frozenset({"Pod", "Nodes"})
+"""Fields of a request that are Kubernetes objects."""
+
 _USER_KEYS: Final = frozenset(
     {
         "labels",
@@ -70,6 +78,7 @@ _USER_KEYS: Final = frozenset(
         "allocatable",
     }
 )
+"""Keys of maps whose own keys are data, such as label keys, and so are not normalized."""
 
 
 def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
@@ -81,11 +90,12 @@ def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
     fields = _OUTER.at_once(body)
     outer = {name: value for key, value in fields.items() if (name := known.get(key.lower())) is not None}
     if sum(memoryview(value).nbytes for value in outer.values()) > _MOST_FOLDED:
-        raise msgspec.ValidationError("keys in unusual case, and too long to be normalized")
+        raise msgspec.ValidationError("the request has keys in unusual case, and is longer than 4 MiB")
     return ENCODER.encode({name: _fold_top(name, _ANY.at_once(value)) for name, value in outer.items()})
 
 
 def _fold_top(name: str, value: Any) -> Any:
+    """Normalize the value of the field ``name`` of the outer object."""
     if name in _OBJECTS:
         return _fold(value)
     if name in _VICTIM_MAPS and isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Models of the answers for the page in the browser, used only for the OpenAPI document."""
+"""Models of the answers that the page ``/ui/`` reads, used only for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKLOAD: Final = "WorkloadDetail"
 
 
 class PendingPart(CamelModel):
-    """First pods of ``/api/v1/pending``."""
+    """Pods that wait for a node: the first ones of ``/api/v1/pending``."""
 
     total: int = Field(description="Number of all pods that wait.")
     items: list[PendingPodItem] = Field(description="At most 100, the longest wait first.")
@@ -40,8 +40,8 @@ class HomesPart(CamelModel):
 class Overview(CamelModel):
     """Pods that wait, workloads above their maxSkew, and homes that are away or gone.
 
-    The header Age has the age of the answer in seconds, and Homeport-Snapshot-Age that of the snapshot.
-    Homeport-Problem says, percent-encoded, why no decision is possible.
+    The header Age has the age of the answer in seconds, and Homeport-Snapshot-Age the age of the snapshot. If no
+    decision is possible, the header Homeport-Problem says why, percent-encoded.
     """
 
     api_version: Literal["homeport.dev/v1alpha1"]
@@ -57,8 +57,8 @@ class MapZone(CamelModel):
 
     name: str = Field(description="Empty for nodes without a zone.")
     nodes: list[tuple[str, int | None, int | None, int, str]] = Field(
-        description="For each node: name, requested CPU and memory in percent, number of pods, and condition: ready, "
-        "cordoned, notReady or tainted. Percentages are null with explain: profile."
+        description="For each node: name, requested CPU and memory in percent of the allocatable amounts, number of "
+        "pods, and condition: ready, cordoned, notReady or tainted. Percentages are null with explain: profile."
     )
 
 
@@ -73,7 +73,7 @@ class NodeMap(CamelModel):
 
 
 class NodeResource(CamelModel):
-    """Resource of a node."""
+    """Resource of a node. Amounts are Kubernetes quantities, for example 500m or 2Gi."""
 
     name: str
     requested: str
@@ -86,7 +86,7 @@ class PodOnNode(CamelModel):
     namespace: str
     name: str
     workload_kind: str = Field(description="Pod if the pod has no controller.")
-    workload: str
+    workload: str = Field(description="Name of the workload, or of the pod if it has no controller.")
 
 
 class NodeDetail(CamelModel):
@@ -95,7 +95,7 @@ class NodeDetail(CamelModel):
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["NodeDetail"]
     name: str
-    zone: str
+    zone: str = Field(description="Empty if the node has no zone.")
     condition: str = Field(description="ready, cordoned, notReady or tainted.")
     taints: list[str] = Field(description="In kubectl's notation.")
     labels: dict[str, str]
@@ -109,11 +109,11 @@ class WorkloadPod(CamelModel):
 
     name: str
     node: str = Field(description="Empty if the pod waits for a node.")
-    created: str
+    created: str = Field(description="RFC 3339: time of creation.")
 
 
 class WorkloadDetail(CamelModel):
-    """One workload."""
+    """Workload with its skews, its pods, and their nodes."""
 
     api_version: Literal["homeport.dev/v1alpha1"]
     kind: Literal["WorkloadDetail"]

@@ -20,11 +20,16 @@ class PendingPodItem(CamelModel):
     scheduler_name: str
     profile: str = Field(description="Profile that judged it; empty if no profile has its schedulerName.")
     gated: bool = Field(description="True if the pod has scheduling gates, so that kube-scheduler does not try it.")
-    judged: bool = Field(description="False if it was not judged yet. The other fields are then empty.")
+    judged: bool = Field(description="False if there is no verdict yet. The fields below are then empty or 0.")
     feasible: int = Field(description="Number of nodes that fit.")
     total: int = Field(description="Number of nodes that were judged.")
-    plugin: str = Field(description="Plugin without which the most nodes would fit; empty if none rejects a node.")
-    reasons: list[str] = Field(description="Reasons that this plugin gives for the most nodes.")
+    plugin: str = Field(
+        description="Plugin that alone rejects the most nodes. If each node is rejected by several plugins, the one "
+        "that rejects the most nodes. Empty if no node is rejected, or if the pod cannot be judged."
+    )
+    reasons: list[str] = Field(
+        description="Reasons that this plugin gives for the most nodes, or why the pod cannot be judged."
+    )
     opens: int = Field(description="Number of nodes that this plugin alone rejects.")
     not_judged: list[str] = Field(description="Default filters of kube-scheduler that were left out.")
     judged_seconds_ago: float = Field(description="Age of the verdict in seconds.")

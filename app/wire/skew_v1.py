@@ -12,9 +12,9 @@ WORKLOAD_SKEW_LIST: Final = "WorkloadSkewList"
 
 
 class SkewDomain(CamelModel):
-    """Domain of a constraint."""
+    """Domain of a constraint: the nodes with one value of the topology key."""
 
-    name: str
+    name: str = Field(description="Value of the topology key.")
     nodes: int = Field(description="Number of nodes that the constraint counts.")
     pods: int = Field(description="Number of pods that the constraint counts.")
     takes: bool = Field(
@@ -37,7 +37,9 @@ class WorkloadSkewItem(CamelModel):
     above: bool = Field(description="True if the skew is larger than maxSkew.")
     domains: list[SkewDomain] = Field(description="At most 50, sorted by the number of pods, the most first.")
     domain_count: int = Field(description="Number of all domains.")
-    removed_first: str = Field(description="Pod that a scale-down removes first, as far as Homeport knows.")
+    removed_first: str = Field(
+        description="Pod that a scale-down removes first, as far as Homeport knows; empty if unknown."
+    )
 
 
 class WorkloadSkewList(CamelModel):

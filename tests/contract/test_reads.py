@@ -293,7 +293,7 @@ def test_a_last_word_sees_of_the_pod_what_is_declared() -> None:
 
 
 def test_a_factory_is_no_plugin() -> None:
-    with pytest.raises(ProfileErrors, match='plugin "Plain" is no class'):
+    with pytest.raises(ProfileErrors, match='plugin "Plain" is not a class'):
         World(profile=only("Plain"), specs=[PluginSpec("Plain", PluginArgs, partial(Plain))])
 
 

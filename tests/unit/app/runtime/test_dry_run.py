@@ -92,7 +92,7 @@ def test_a_filter_that_fails_is_an_error_and_an_extension_that_fails_a_fault() -
 def test_there_is_none_while_a_profile_is_made() -> None:
     dry_runs, node = DryRuns(), NodeInfo(make_node("n1"))
 
-    with pytest.raises(LookupError, match="before all of its plugins are made"):
+    with pytest.raises(LookupError, match="before all of its plugins are created"):
         dry_runs(CycleState(), POD, node)
     dry_runs.filters = framework().filters
     assert SUCCESS == dry_runs(CycleState(), POD, node).filter()

@@ -111,16 +111,16 @@ async def answer(found: object) -> object:
     return await found if isinstance(found, Awaitable) else found
 
 
-RESULT: Final = "a FilterResult of the nodes asked about"
+RESULT: Final = "a FilterResult of the given nodes"
 EACH: Final = "a FilterResult that passes or rejects each node"
 PAIR: Final = "(Status, node names)"
-UNTEXTED: Final = "a Status whose reasons are no texts"
+UNTEXTED: Final = "a Status whose reasons are not strings"
 CLASSES: Final = "a score for each class of nodes: 'NoneType' object is not iterable"
 CERTAIN: Final = {"filter": SUCCESS, "depends_on": True}
 EXTENDED: Final = {"pre_filter": (SUCCESS, None), "add_pod": None, "remove_pod": None}
 TOO_FEW: Final = {"score": 1, "score_nodes": ScoreClasses([1], {1: 1}), "normalize": {}}
-NO_SCORE: Final = 'plugin "Bad" returns a score that is no whole number'
-TRIPLES: Final = "returned something else than triples of a kind, a namespace and a name"
+NO_SCORE: Final = 'plugin "Bad" returns a score that is not an integer'
+TRIPLES: Final = "returned something other than tuples of a kind, a namespace and a name"
 
 
 def batch(result: Any) -> dict[str, Any]:
@@ -141,7 +141,7 @@ WRONG: Final[dict[str, tuple[dict[str, Any], Callable[[Framework], Any], str, st
         {"filter": NO_REASONS},
         filtered,
         "Filter",
-        "a Status whose reasons are no texts",
+        "a Status whose reasons are not strings",
         "a Status",
     ),
     "filter, one node": ({"filter": None}, rechecked, "Filter", "None", "a Status"),
