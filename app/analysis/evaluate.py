@@ -68,7 +68,7 @@ _TYPE: Final = Decoder[_TypeMeta](_TypeMeta)
 _CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
-_OURS: Final = {"preset": "preset", "bind_recheck": "bindRecheck", "at_most": "atMost", "pick": "pick"}
+_HOMEPORT_FIELDS: Final = {"preset": "preset", "bind_recheck": "bindRecheck", "at_most": "atMost", "pick": "pick"}
 """Profile fields that a case must not set, because they affect only a running service.
 
 Maps the Python name to the name in the configuration file.
@@ -76,9 +76,10 @@ Maps the Python name to the name in the configuration file.
 
 
 class _CaseProfile(Struct, frozen=True):
-    """Resolved profile of a case, with the decoder and the kinds that its plugins need. Computed once per ``config``.
+    """Resolved profile of a case. Computed once per ``config``.
 
-    ``kinds``: kinds of the objects to load, by API version and kind name.
+    ``core``: decoder with all fields that the profile's plugins read. ``kinds``: kinds of the objects to load, by API
+    version and kind name.
     """
 
     profile: ResolvedProfile
@@ -92,10 +93,10 @@ class _CaseProfile(Struct, frozen=True):
 
 
 class Evaluator:
-    """Evaluates cases; caches the resolved profile of each distinct ``config``.
+    """Evaluates cases. The resolved profile of each distinct ``config`` is cached.
 
-    ``registry``: the available plugins; its default profile must be that of kube-scheduler.
-    ``release``: Kubernetes release of profiles that do not specify one.
+    ``registry``: the available plugins. Its default profile must be that of kube-scheduler. ``release``: Kubernetes
+    release of profiles that do not specify one.
     """
 
     def __init__(self, registry: Registry, guard: Guard, release: str = DEFAULT_RELEASE) -> None:
@@ -144,7 +145,7 @@ class Evaluator:
             parsed = Profile.model_validate(document)
             if "release" not in parsed.model_fields_set:
                 parsed = parsed.model_copy(update={"release": self._release})
-            if unknown := [word for name, word in _OURS.items() if name in parsed.model_fields_set]:
+            if unknown := [word for name, word in _HOMEPORT_FIELDS.items() if name in parsed.model_fields_set]:
                 return "; ".join(f"config.{word}: is not a field of KubeSchedulerConfiguration" for word in unknown)
             (profile,) = resolve((parsed,), self._registry)
         except _UNREADABLE as error:
