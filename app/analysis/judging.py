@@ -159,7 +159,7 @@ class Judge:
             yield
 
     def with_nominated(self, pod: Pod, names: Sequence[str]) -> list[NodeInfo]:
-        """Return nodes as the filters get them: without the pod, with the added pods, and with the nominated pods."""
+        """Return nodes as the filters get them: without the pod, and with the added and nominated pods."""
         with self.seen(pod):
             known = [info for name in names if (info := self._cluster.nodes.get(name)) is not None]
             return [info.with_pods(pods) if (pods := self._nominated_to(info.name, pod)) else info for info in known]
@@ -169,7 +169,7 @@ class Judge:
         return self._filters.nominated_to(name, pod) if name in self._filters.nominations.nominated_nodes else ()
 
     def _judge(self, pod: Pod, names: Sequence[str], judgement: Judgement) -> None:
-        """Judge some nodes without an ``await``. Raises ``PluginError`` or ``Unprepared``, and then adds no verdicts."""
+        """Judge some nodes without an ``await``. Raises ``PluginError`` or ``Unprepared``, and then adds nothing."""
         nodes = self._cluster.nodes
         state = CycleState()
         prepared = self._prepare(state, pod, judgement)

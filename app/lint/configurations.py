@@ -32,11 +32,13 @@ _VERBS: Final[Mapping[str, str]] = {"filter": "filterVerb", "score": "prioritize
 _EVERYWHERE: Final = "multiPoint"
 _POINTS: Final = (_EVERYWHERE, "preFilter", "filter", "preScore", "score")
 _REQUIRED: Final = ("PrioritySort", "DefaultBinder")
+"""Plugins that a profile must have, and that do not matter for spread."""
 
 _BIND_VERB: Final = "bindVerb"
 _RESERVE: Final = "reserve"
 
 _EFFECTS: Final[Mapping[str, str]] = {"filter": "hard constraints", "score": "soft constraints"}
+"""Constraints that PodTopologySpread implements at an extension point."""
 
 
 def is_scheduler(document: Mapping[str, Any]) -> bool:
@@ -109,11 +111,14 @@ class Pairing(Struct, frozen=True):
 
 
 def pairings(schedulers: Sequence[ManifestObject], homeports: Sequence[ManifestObject]) -> Iterator[Pairing]:
-    """Yield each scheduler with the only Homeport in the same file; if it has none, with the only one of all."""
+    """Pair each scheduler's configuration with the Homeport configuration in the same file, else in any file.
+
+    A scheduler for which several Homeport configurations are possible is left out.
+    """
     for scheduler in schedulers:
-        beside = [it for it in homeports if it.file == scheduler.file] or homeports
-        if len(beside) == 1:
-            yield Pairing(scheduler, beside[0])
+        candidates = [it for it in homeports if it.file == scheduler.file] or homeports
+        if len(candidates) == 1:
+            yield Pairing(scheduler, candidates[0])
 
 
 def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
@@ -121,7 +126,7 @@ def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
 
     Raises ``BadField``.
 
-    Places are those of the scheduler's configuration. ``registry``: all plugins of Homeport.
+    The places are paths in the scheduler's configuration. ``registry``: all plugins of Homeport.
     """
     extender = _extender(pairing)
     if extender is None:
@@ -177,7 +182,7 @@ def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iter
 
 
 def _extender(pairing: Pairing) -> Mapping[str, Any] | None:
-    """Return the extender that is Homeport: its URL has the word homeport, or the port of Homeport's configuration."""
+    """Return the extender whose URL contains ``homeport``, or has the port of Homeport's configuration."""
     extenders = pairing.scheduler.value.get("extenders")
     port = pairing.homeport.value.get("port", Settings().port)
     for extender in extenders if isinstance(extenders, list) else ():
@@ -223,7 +228,7 @@ def _scheduler_profile(document: Mapping[str, Any], place: Place, registry: Regi
 
 
 def _known(plugin_set: Any, registry: Registry) -> Any:
-    """Return a plugin set without the plugins that only the scheduler knows."""
+    """Return a plugin set that enables only plugins of Homeport and default plugins of kube-scheduler."""
     if not isinstance(plugin_set, dict):
         return plugin_set
     ours = [
@@ -233,7 +238,7 @@ def _known(plugin_set: Any, registry: Registry) -> Any:
 
 
 def _with_required(everywhere: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return ``multiPoint`` with the plugins that a profile must have. The original can have them at other points."""
+    """Return ``multiPoint`` with the required plugins. The original profile can have them at other points."""
     enabled = [it for it in _named(everywhere, "enabled") if it["name"] not in _REQUIRED]
     disabled = [it for it in _named(everywhere, "disabled") if it["name"] not in _REQUIRED]
     return {"enabled": [*enabled, *({"name": it} for it in _REQUIRED)], "disabled": disabled}
@@ -254,9 +259,9 @@ def _profile(document: Any, place: Place) -> Profile:
 
 
 def _spread_points(profile: Profile, registry: Registry, place: Place) -> set[str]:
-    """Return the extension points, of filter, score and reserve, at which a profile runs PodTopologySpread.
+    """Return those of the extension points filter, score and reserve at which a profile runs PodTopologySpread.
 
-    It is at reserve only with ``scaleDown: Spread``.
+    The plugin runs at reserve only with ``scaleDown: Spread``.
     """
     resolved = _resolved(profile, registry, place)
     return {point for point in (*_VERBS, _RESERVE) if any(ref.name == _SPREAD for ref in resolved.at(point))}

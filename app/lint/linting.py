@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 
 class LintReport(Struct, frozen=True):
-    """Result of a run.
+    """Result of a run of the linter.
 
-    ``broken``: parts of the input that cannot be judged. ``notes``: unknown ids in comments and annotations.
+    ``broken``: parts of the input that cannot be judged. ``notes``: unknown rule ids in comments and annotations.
     ``skipped``: rules that were not applied, because an input is missing. ``objects``: number of judged objects.
     ``ignored``: number of mistakes that comments and annotations ignore.
     """
@@ -54,7 +54,7 @@ class LintReport(Struct, frozen=True):
 class Linter:
     """Collects the findings of one run. ``registry``: all plugins of Homeport. ``facts``: ``None`` without a cluster.
 
-    ``namespace``: namespace in which pods are counted for manifests that have no namespace.
+    ``namespace``: namespace of manifests that name none. Its pods are counted for their constraints.
     """
 
     def __init__(self, registry: Registry, facts: ClusterFacts | None, namespace: str = "") -> None:
@@ -110,9 +110,12 @@ class Linter:
         schedulers = [it for it in manifests if is_scheduler(it.value)]
         homeports = [it for it in manifests if is_homeport(it.value)]
         for scheduler in schedulers:
-            self._schedulers |= {DEFAULT_SCHEDULER_NAME, *self._taken(scheduler, scheduler_names(scheduler.value))}
+            self._schedulers |= {
+                DEFAULT_SCHEDULER_NAME,
+                *self._until_error(scheduler, scheduler_names(scheduler.value)),
+            }
         for homeport in homeports:
-            with suppress(BadField):  # such a configuration does not start, and says why
+            with suppress(BadField):  # Homeport refuses to start with such a configuration, and logs the mistake
                 self._spread_options.update(spread_options(homeport.value, self._registry))
         for manifest in manifests:
             self._note_unknown(manifest.ignored, manifest.file, manifest.line)
@@ -152,7 +155,7 @@ class Linter:
             yield from of_scheduler(workload, self._schedulers)
 
     def _options_of(self, workload: LintedWorkload) -> Any:
-        """Return the options ``beyond`` of the profile for the pods; ``None`` if there are none, or none are known."""
+        """Return the options ``beyond`` of the pods' profile; ``None`` if no configuration sets them."""
         name = "" if workload.pod is None else workload.pod.spec.scheduler_name
         return self._spread_options.get(name, self._spread_options.get(ANY))
 
@@ -163,7 +166,7 @@ class Linter:
         metadata = named.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
         names = (str(named["kind"]), str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-        for mistake in self._taken(manifest, mistakes):
+        for mistake in self._until_error(manifest, mistakes):
             skips = manifest.ignored if ignored is None else ignored
             self._add(mistake, names, skips, manifest.file, manifest.line_of(mistake.place))
 
@@ -189,8 +192,8 @@ class Linter:
             )
         )
 
-    def _taken(self, manifest: ManifestObject, values: Iterable[T]) -> list[T]:
-        """Return the values up to the first error, and report the error."""
+    def _until_error(self, manifest: ManifestObject, values: Iterable[T]) -> list[T]:
+        """Return the values up to the first error, and add the error to the broken parts."""
         taken: list[T] = []
         try:
             taken.extend(values)

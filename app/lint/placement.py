@@ -27,7 +27,10 @@ _MOST_REPLICAS: Final = 10_000
 
 
 def of_placement(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mistaken]:
-    """Yield the mistakes in a workload that only show in a cluster. Pods of a DaemonSet have their nodes already."""
+    """Yield the mistakes in a workload that depend on the cluster.
+
+    DaemonSets are left out, because each of their pods is made for one node.
+    """
     pod = workload.pod
     if pod is None or workload.kind == "DaemonSet":
         return
@@ -145,10 +148,12 @@ def most_replicas(hosts: Mapping[str, int], skew: int, host_skew: int, enough: i
     """Return the largest number of pods that two hard constraints allow, or a number of at least ``enough``.
 
     ``hosts``: number of hosts by domain. ``skew`` and ``host_skew``: maxSkew of the constraint over the domains and of
-    the one over hosts. With ``level`` pods on the emptiest host, no host has more than ``level + host_skew``. The
-    smallest domain then limits the others. The level rises only if each domain can take ``level + 1`` pods per host.
-    It stops once ``least * (level + host_skew) + skew < size * (level + 1)`` in any domain. If all domains have equal
-    sizes, it never stops.
+    the one over hosts.
+
+    With ``level`` pods on the emptiest host, no host has more than ``level + host_skew`` pods. So the smallest domain,
+    with ``least`` hosts, has at most ``least * (level + host_skew)`` pods, and each other domain at most ``skew`` more.
+    The level rises only if each domain can have ``level + 1`` pods on each of its ``size`` hosts. It stops once
+    ``least * (level + host_skew) + skew < size * (level + 1)`` for any domain, and never if all sizes are equal.
     """
     if not hosts or min(skew, host_skew) < 1:
         return enough
@@ -187,8 +192,8 @@ def _volumes(
 def _held(workload: LintedWorkload, pod: Pod, key: str, facts: ClusterFacts) -> tuple[Mapping[str, int], int]:
     """Return the number of pods that volumes bind to a domain, by domain, and the number of other pods.
 
-    Pods that share a claim are spread evenly over the domains that reach its volume. If several domains reach the
-    volume of a pod's own claim, the pod counts among the other pods.
+    Pods that share a claim are assumed to spread evenly over the domains that can use its volume. If several domains
+    can use the volume of a pod's own claim, the pod is one of the other pods.
     """
     replicas = min(workload.replicas or 0, _MOST_REPLICAS)
     held: dict[str, int] = defaultdict(int)

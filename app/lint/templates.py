@@ -49,14 +49,14 @@ def of_template(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def selects_own(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> bool:
-    """Return true if the selector matches the workload's pods; labels that a controller adds count as matching."""
+    """Return True if the constraint selects the workload's own pods. Labels added by a controller count as matching."""
     if constraint.selector is None or workload.pod is None:
         return False
     return _known_part(workload, constraint.selector).matches(workload.pod.labels)
 
 
 def _has_match_label_key(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> bool:
-    """Return true if the pods have a label in matchLabelKeys, because it is then merged into the selector."""
+    """Return True if the pods have a label in ``matchLabelKeys``. The API server merges it into the selector."""
     labels = () if workload.pod is None else workload.pod.labels
     added = _ADDED_BY.get(workload.kind, set())
     return any(it in labels or it in added for it in constraint.match_label_keys)
@@ -90,7 +90,7 @@ def _mismatches(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _lacking(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> str:
-    """Return the first requirement of the selector that the labels of the template do not meet, as text."""
+    """Return text on the first requirement of the selector that the template's labels do not meet; empty if none."""
     labels = {} if workload.pod is None else workload.pod.labels
     for requirement in () if constraint.selector is None else _known_part(workload, constraint.selector).requirements:
         if not requirement.matches(labels):
