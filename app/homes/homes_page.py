@@ -31,7 +31,7 @@ MOST: Final = 500
 
 _STEP: Final = 128
 _LONGEST_TOKEN: Final = 4096
-_WRONG_TOKEN: Final = "not what an earlier page gave"  # noqa: S105  # no secret
+_WRONG_TOKEN: Final = "not a token of an earlier page"  # noqa: S105  # no secret
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     500: {"description": "A plugin failed; the message names it."},
     503: {"description": "The snapshot is incomplete or too old."},
@@ -66,13 +66,13 @@ class ListedHome(_HomesPageModel):
         "be read."
     )
     machine: Whereabouts = Field(
-        description="Place of its pod: at home, on another node, waiting for a node, or no pod."
+        description="Place of the home's pod: at home, on another node, waiting for a node, or no pod."
     )
     policy: str
-    policy_source: str = Field(description="Source of the policy.")
+    policy_source: str = Field(description="Object or setting that sets the policy.")
     since: str = Field(description="Start of the state, RFC 3339; empty if unknown.")
     mark: str = Field(description="Cause of the node's state, such as cordoned; empty without one.")
-    pod: str = Field(description="The pod in the most advanced phase; empty without one.")
+    pod: str = Field(description="The pod, of several the one in the most advanced phase; empty without one.")
     pod_node: str
     contradiction: str = Field(
         description="Contradiction between the home and other settings, as a sentence; mostly empty."
@@ -87,7 +87,7 @@ class KeeperKind(_HomesPageModel):
     api_version: str
     kind: str
     plugin: str
-    per_slot: bool = Field(description="Each of its pods has a home of its own, by its ordinal.")
+    per_slot: bool = Field(description="True if each pod of an object has its own home, by its ordinal.")
 
 
 class HomesPage(_HomesPageModel):
@@ -100,7 +100,7 @@ class HomesPage(_HomesPageModel):
 
 
 class HomesQuery(KnownQuery):
-    """Query for homes that match all given parameters."""
+    """Query for the homes that match all given parameters."""
 
     limit: int = Field(default=100, ge=1, le=MOST, description="Maximum number of homes on a page.")
     continue_: str = Field(
@@ -158,8 +158,9 @@ def homes_router(
     require_namespace: RequireNamespace,
     pod_of: Callable[[str, str], Pod | None],
 ) -> APIRouter:
-    """Create the router. It reads the snapshot in short steps and changes nothing. ``pod_of``: pod by namespace and
-    name.
+    """Create the router. It reads the snapshot in short steps and changes nothing.
+
+    ``pod_of``: returns a pod by namespace and name.
     """
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
@@ -205,7 +206,10 @@ def _paged(
     after: Place | None,
     page: _Page,
 ) -> Iterator[None]:
-    """Fill ``page``. If several profiles list a home, the profile that schedules its pod takes precedence."""
+    """Fill ``page`` with at most ``limit`` homes after the place ``after``.
+
+    ``each``: yields all homes. If several profiles list a home, the profile that schedules its pod takes precedence.
+    """
     homes: dict[Place, Home] = {}
     for home in each():
         if home is None:
@@ -235,7 +239,7 @@ def _is_unusable(home: Home) -> bool:
 
 
 def _selects(selector: Selector, home: Home, pod_of: Callable[[str, str], Pod | None]) -> bool:
-    """Return true if the selector matches the home's pod. Homes without a pod have no labels, so none matches."""
+    """Return True if the selector matches the home's pod. A home without a pod never matches."""
     pod = pod_of(home.owner.namespace, home.pod) if home.pod else None
     return pod is not None and selector.matches(pod.labels)
 
