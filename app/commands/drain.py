@@ -40,7 +40,7 @@ def answered(pages: Pages, nodes: Sequence[str], *, keeps_cordoned: bool) -> Jso
 
 
 def waits(answer: Json) -> bool:
-    """Return true if a pod would wait, would not be evicted, or is not judged."""
+    """Return True if a pod would wait, would not be evicted, is not judged, or was not tried."""
     return any(item[it] for item in answer["items"] for it in _BAD)
 
 
@@ -51,7 +51,7 @@ def unknown(answer: Json) -> str:
 
 
 def rendered(answer: Json, output: str, *, headers: bool = True) -> str:
-    """Return the text to print."""
+    """Return the text to print. ``headers``: print the column names of tables."""
     if output == "name":
         pods = (f"pod/{it['pod']}" for item in answer["items"] for it in item["pods"])
         return printable("\n".join(dict.fromkeys(pods)))
@@ -135,7 +135,7 @@ def _places(nodes: Sequence[str] | None, count: int) -> str:
 
 
 def _budgets(item: Json) -> Iterator[str]:
-    """Yield the lines about budgets that block, or that let pods leave in several waves."""
+    """Yield the lines about budgets that block pods, or whose pods leave in several waves."""
     lines = [*map(_budget, filter(lambda it: it["blocked"] or len(it["waves"]) > 1, item["budgets"]))]
     if lines:
         yield from ("", *lines)

@@ -18,7 +18,7 @@ _COLOUR: Final = re.compile(r"(\x1b\[[0-9]+m)")
 
 
 def escaped(text: str) -> str:
-    """Return an untrusted text with escapes for the characters that a terminal could interpret."""
+    """Return untrusted text with unprintable characters escaped, because a terminal could interpret them."""
     return text if text.isprintable() else "".join(it if it.isprintable() else _escape(it) for it in text)
 
 

@@ -19,9 +19,9 @@ _WIDE: Final = ("opens", "profile", "schedulername")
 
 
 def pods(server: Pages, namespace: str, selector: str = "") -> dict[str, Any]:
-    """Return the whole list; of all namespaces if ``namespace`` is empty. Raises ``CommandError``.
+    """Return the list of all pods that wait. Raises ``CommandError``.
 
-    ``selector``: only pods with these labels; empty for all.
+    ``namespace``: empty for all namespaces. ``selector``: labels of the pods; empty for all pods.
     """
     query = {"namespace": namespace, "labelSelector": selector}
     return all_pages(server, PATH, {name: value for name, value in query.items() if value})
