@@ -75,8 +75,9 @@ class WorkloadExplainer:
     async def owned(self, namespace: str, kind: str, name: str) -> ExplainedWorkload:
         """Explain the pods of a workload. Raises ``VerbFailure``, also if the workload has no pods.
 
-        The pods of a Deployment are found by the name of their ReplicaSet, those of a CronJob by the name of their Job,
-        those of a VirtualMachine by the name of its VirtualMachineInstance, and all others by their controller.
+        The pods of a Deployment are found by the name of their ReplicaSet, and those of a CronJob by the name of their
+        Job. The pods of a VirtualMachine are found by the name of its VirtualMachineInstance, and all others by their
+        controller.
         """
         return await self._explained(await self.pods_of(namespace, kind, name, MOST_PODS))
 

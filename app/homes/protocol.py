@@ -24,7 +24,7 @@ evicted (Kubernetes 1.32 and later).
 
 
 class Policy(StrEnum):
-    """What happens to a pod while its home accepts no pods."""
+    """Rule for a pod while its home accepts no pods."""
 
     OFF = "off"
     """Homes are neither created nor used."""
