@@ -175,6 +175,7 @@ def _objects(cluster: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _waiting_pod(cache: Cluster, name: str) -> Pod:
+    """Return the only pod without a node that has the name. Raises ``ValueError``."""
     waiting = [it for it in cache.pods() if not it.node_name]
     chosen = [it for it in waiting if name in ("", it.name, str(it))]
     if len(chosen) != 1:

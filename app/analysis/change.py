@@ -16,6 +16,8 @@ from app.kube.core_v1 import Node, Pod, PodSpec
 
 NODES_PER_STEP: Final = 128
 PODS_PER_STEP: Final = 512
+"""Numbers of nodes and of pods that a search visits in one step."""
+
 MOST_TRIED_OF_A_KIND: Final = 4
 """Maximum number of nodes to uncordon, of taints to tolerate, and of domains with fewer pods for each constraint."""
 

@@ -42,10 +42,14 @@ class BadCase(ValueError):
 
 
 class _Preempt(Struct):
+    """Field of a case that requests preemption. ``nodes``: nodes on which victims are searched."""
+
     nodes: list[str]
 
 
 class _Case(Struct):
+    """Case, of which the pod, the ``config`` and the objects are not decoded yet."""
+
     pod: Raw
     name: str = ""
     config: Raw = Raw(b"{}")
@@ -54,6 +58,8 @@ class _Case(Struct):
 
 
 class _CaseName(Struct):
+    """Name of a case, for the error if the rest of the case is invalid."""
+
     name: str = ""
 
 
@@ -199,6 +205,7 @@ def _decoded(line: bytes) -> _Case:
 
 
 def _name_of(line: bytes) -> str:
+    """Return the name of a case, even if its other fields are invalid; empty if it cannot be read."""
     try:
         return _CASE_NAME.decode(line).name
     except _UNREADABLE:

@@ -1,8 +1,9 @@
 """Snapshot and plugins that explain uses: those of the decisions, or with ``explain: complete`` separate ones.
 
-The separate snapshot has all fields and kinds that kube-scheduler's default filters read. A second feed fills it, after
-the feed of the decisions is complete. No verb, metric or ``/readyz`` reads the separate snapshot. So no decision
-depends on a kind that only explain reads. If such a kind is missing, ``not_judged`` names the filters that need it.
+A decision is the answer to a verb, such as filter or bind. The separate snapshot has all fields and kinds that
+kube-scheduler's default filters read. A second feed fills it, after the feed of the decisions is complete. No verb,
+metric or ``/readyz`` reads the separate snapshot. So no decision depends on a kind that only explain reads. If such a
+kind is missing, ``not_judged`` names the filters that need it.
 """
 
 from __future__ import annotations

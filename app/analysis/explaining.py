@@ -203,6 +203,7 @@ class Explainer:
         return await inquiry.deciding.explain_later(explained, inquiry.judgement.feasible)
 
     def _explain_deciding(self, inquiry: _Inquiry) -> dict[str, Explanation]:
+        """Return the explanations of the plugins of the profile, by the instances that decide."""
         cluster, pod = self._context.cluster, inquiry.known
         with cluster.without(pod.uid, pod.key):
             return inquiry.deciding.explain(pod, Candidates.of(cluster.nodes), inquiry.not_judged)
@@ -244,6 +245,7 @@ class Explainer:
         return needs
 
     async def _on_node(self, inquiry: _Inquiry, name: str) -> NodeAnswer:
+        """Return the verdicts on one node, and its scores if it fits. Raises ``VerbFailure`` if it is gone."""
         judgement = inquiry.judgement
         if name not in judgement.rejected and name not in judgement.feasible:
             raise VerbFailure("nothing_to_do", f'nodes "{printable(name)}" not found')
@@ -257,6 +259,7 @@ class Explainer:
         return NodeAnswer(name, verdicts, by_plugin, total)
 
     def _scores(self, inquiry: _Inquiry) -> Scores:
+        """Return the scores of the nodes that fit, from all plugins that explain judges."""
         scoring = inquiry.framework.scoring_without(inquiry.not_judged)
         with inquiry.judge().seen(inquiry.pod):
             nodes = self._cluster.nodes

@@ -21,6 +21,8 @@ _IGNORE: Final = "Ignore"
 _FIT: Final = "NodeResourcesFit"
 _SPREAD: Final = "PodTopologySpread"
 _OTHERS: Final = frozenset(KUBE_SCHEDULER_DEFAULTS) - {_SPREAD}
+"""In-tree plugins except PodTopologySpread."""
+
 _TAINTS: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
 _ONE_CAUSE: Final = {
     **dict.fromkeys(("NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"), "VolumeBinding"),

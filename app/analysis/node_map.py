@@ -60,6 +60,7 @@ def cell_of(info: NodeInfo) -> NodeCell:
 
 
 def condition_of(node: Node) -> NodeCondition:
+    """Return the first condition that applies: not ready, cordoned, tainted, else ready."""
     if any(taint.key in _NOT_READY for taint in node.taints):
         return NodeCondition.NOT_READY
     if node.unschedulable:
@@ -68,6 +69,7 @@ def condition_of(node: Node) -> NodeCondition:
 
 
 def _percent(info: NodeInfo, resource: str) -> int | None:
+    """Return the requested share in percent; 100 if the node has none of a requested resource."""
     try:
         available, requested = info.allocatable.get(resource, 0), info.requested.get(resource, 0)
     except NotDecoded:

@@ -37,6 +37,7 @@ _MOST_NAMED: Final = 10
 """Maximum number of nodes that are named for a remedy."""
 
 _IN_TREE: Final = frozenset(KUBE_SCHEDULER_DEFAULTS)
+"""In-tree plugins of kube-scheduler's default profile."""
 
 
 class Remedy(Struct, frozen=True):

@@ -198,6 +198,7 @@ class Skews:
             return last
 
     async def _count(self) -> _Counted:
+        """Collect all workloads, and count the pods of those whose estimated skew is above ``maxSkew``."""
         now, began = self._clock(), thread_time()
         estimate = SkewEstimate(self._cluster, self._context.framework_for)
         await run_stepwise(estimate.collecting())
@@ -227,6 +228,7 @@ class Skews:
         return [_skew_of(key, limit, len(pods), first) for limit in limits]
 
     def _limits(self, framework: Framework, pod: Pod) -> Sequence[DomainLimit]:
+        """Return the pods per domain of each constraint of the pod, as PodTopologySpread counts them."""
         return framework.explain_with(SPREAD, pod, Candidates.of(self._cluster.nodes)).limits
 
 
@@ -241,6 +243,7 @@ def _is_wanted(key: Key, pods: Sequence[Pod], wanted: tuple[str, str, str]) -> b
 
 
 def _matches(values: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return True if each value is equal to the wanted one; an empty wanted text matches each value."""
     return all(not it or it == value for it, value in zip(wanted, values, strict=True))
 
 

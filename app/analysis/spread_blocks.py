@@ -40,11 +40,15 @@ MOST_REASONS: Final = 3
 """Maximum number of reasons, and of domains for each, that a note gives for a constraint."""
 
 LONGEST_REASON: Final = 100
+"""Maximum characters of a reason in a note."""
+
 LONGEST_NOTE: Final = 900
 """Maximum length of a note in characters. The note of an Event can have 1,024 bytes."""
 
 _STEP: Final = 1024
 _SELECTION: Final = frozenset({"NodeAffinity", "NodeName"})
+"""Plugins that reject nodes that the pod itself excludes."""
+
 _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
 """Prefixes that a note omits from label keys."""
 
@@ -110,6 +114,7 @@ class SpreadBlocks:
             return await self._described(framework, pod, limits, blocking)
 
     def _limits(self, framework: Framework, pod: Pod) -> Sequence[DomainLimit]:
+        """Return the pods per domain of each hard constraint, as the decisions count them."""
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
             limits = framework.explain_with(SPREAD, pod, Candidates.of(cluster.nodes)).limits
@@ -252,6 +257,8 @@ def note_of(limits: Sequence[DomainLimit], reasons: Sequence[Reasons]) -> str:
 
 
 def _clause(limit: DomainLimit, reasons: Reasons) -> str:
+    """Return the part of the note about one constraint: pods of its domains, its terms, and reasons."""
+
     def order(domain: str) -> tuple[int, str]:
         return limit.pods[domain], domain
 

@@ -24,7 +24,11 @@ PATH: Final = "/api/v1/drain"
 Json = Mapping[str, Any]
 
 _MOST_ROWS: Final = 20
+"""Maximum number of pods in the table, except with ``-o wide``."""
+
 _MOST_PLACES: Final = 3
+"""Maximum number of named nodes on which a pod could run."""
+
 _BAD: Final = {
     "waiting": "{} would wait",
     "blocked": "{} blocked by budgets",
@@ -87,6 +91,7 @@ def _lines(answer: Json, *, wide: bool, headers: bool) -> Iterator[str]:
 
 
 def _verdict(item: Json) -> str:
+    """Return the first line about a node: how many pods would be placed, and what fails."""
     if not item["known"]:
         return f"{item['node']}: there is no such node; homes on it: {len(item['homes']) + item['moreHomes']}"
     leaving = len(item["pods"])

@@ -78,6 +78,7 @@ def _of_all(answer: Json) -> Iterator[str]:
 
 
 def _columns() -> Iterator[str]:
+    """Yield the names of three columns for each variant."""
     for name in VARIANTS:
         yield from (f"{name}: lost", "again", "waits")
 
@@ -165,6 +166,7 @@ def _reasons(outcome: Json) -> Iterator[str]:
 
 
 def _change(outcome: Json) -> Iterator[str]:
+    """Yield the line about the field whose change would help, or that no single field would."""
     change = outcome["change"]
     if change is None:
         yield from ("no single field would help",) if outcome["changesTried"] else ()

@@ -12,6 +12,7 @@ from typing import Any, Final, TextIO
 BAD: Final = "31"
 GOOD: Final = "32"
 BOLD: Final = "1"
+"""Numbers of ANSI codes: red, green and bold."""
 
 
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9]+m)")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 PATH: Final = "/api/v1/pending"
 _COLUMNS: Final = ("namespace", "name", "waits", "nodes", "reason")
 _WIDE: Final = ("opens", "profile", "schedulername")
+"""Columns of the table, and the additional columns of ``-o wide``."""
 
 
 def pods(server: Pages, namespace: str, selector: str = "") -> dict[str, Any]:

@@ -14,6 +14,7 @@ from app.commands import table
 Json = Mapping[str, Any]
 
 _MOST_DOMAINS: Final = 6
+"""Maximum number of domains that are listed for a constraint."""
 
 
 def waiting_lines(group: Json) -> Iterator[str]:

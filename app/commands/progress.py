@@ -8,8 +8,14 @@ from time import monotonic
 from typing import Final, TextIO
 
 _FIRST_SECONDS: Final = 0.5
+"""Seconds until the first line."""
+
 _TERMINAL_SECONDS: Final = 0.1
+"""Seconds between two lines on a terminal."""
+
 _OTHER_SECONDS: Final = 10.0
+"""Seconds between two lines elsewhere, such as in a log file."""
+
 _CLEAR: Final = "\r\x1b[K"
 
 

@@ -28,6 +28,7 @@ WAITS: Final = 1
 """Exit code if a pod waits or would wait, or a constraint stays above ``maxSkew``."""
 
 _WATCH_SECONDS: Final = 2.0
+"""Seconds between two requests of ``--watch``."""
 
 T = TypeVar("T")
 Ask = Callable[[], Pages]

@@ -21,6 +21,8 @@ from app.wiring import work_of
 _GROUP: Final = "rbac.authorization.k8s.io"
 _API_VERSION: Final = f"{_GROUP}/v1"
 _WIDTH: Final = 110
+"""Maximum width of the YAML in characters."""
+
 _SOMEWHERE: Final = "127.0.0.1:1"
 """Placeholder for the pod's address, which does not affect the permissions."""
 

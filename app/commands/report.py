@@ -86,6 +86,7 @@ def script() -> str:
 
 
 def _join(name: str, joined: dict[str, str]) -> None:
+    """Add a module of the page to ``joined``, after the modules that it imports."""
     text = _text(name)
     for imported in _IMPORT.finditer(text):
         if imported["file"] not in joined:
@@ -98,6 +99,7 @@ def _text(name: str) -> str:
 
 
 def _replaced(page: str, pattern: str, text: str) -> str:
+    """Return the page with the only match of ``pattern`` replaced. Raises ``ValueError``."""
     made, count = re.subn(pattern, lambda _: text, page)
     if count != 1:
         raise ValueError(f"{pattern} must be in the page once")

@@ -14,6 +14,8 @@ from app.verbs.similar import similar
 PATH: Final = "/api/v1/skew"
 _COLUMNS: Final = ("namespace", "workload", "key", "skew", "allowed", "domains")
 _WIDE: Final = ("when", "allows the next pod in", "scale-down removes")
+"""Columns of the table, and the additional columns of ``-o wide``."""
+
 _MOST_DOMAINS: Final = 6
 """Maximum number of domains in a row of the table; the formats wide, json and yaml have up to 50."""
 

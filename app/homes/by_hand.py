@@ -26,6 +26,8 @@ from app.kube.homes_v1alpha1 import API_VERSION, KIND, HomeRecord, RecordedKeepe
 from app.kube.names import is_subdomain, shown
 
 _ATTEMPTS: Final = 5
+"""Maximum number of attempts after conflicts."""
+
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
@@ -238,6 +240,7 @@ async def _read(client: KubeClient, resource: Resource, target: AnnotationTarget
 
 
 async def _require_node(client: KubeClient, name: str) -> None:
+    """Raise ``ByHandError`` if the node does not exist, or if this cannot be checked."""
     anyway = "--force skips this check"
     if not is_subdomain(name):
         raise ByHandError(f"{shown(name)} cannot be the name of a node: {anyway}")

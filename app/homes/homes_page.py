@@ -147,6 +147,8 @@ class HomesQuery(KnownQuery):
 
 
 class _Page(Struct):
+    """Result of ``_paged``. ``remaining``: number of matching homes on later pages."""
+
     places: list[Place] = []
     homes: dict[Place, Home] = {}
     remaining: int = 0
@@ -235,6 +237,7 @@ def _paged(
 
 
 def _is_unusable(home: Home) -> bool:
+    """Return True for a home whose node accepts no pods now, or that is orphaned."""
     return bool(home.node) and (home.is_away or home.is_orphaned)
 
 
@@ -245,6 +248,10 @@ def _selects(selector: Selector, home: Home, pod_of: Callable[[str, str], Pod | 
 
 
 def _place(token: str) -> Place | None:
+    """Return the place of the last home of the previous page; ``None`` without a token.
+
+    Raises ``RequestValidationError`` for an invalid token.
+    """
     if not token:
         return None
     try:

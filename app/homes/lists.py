@@ -68,6 +68,7 @@ def share_memory(framework: Framework, deciding: Framework) -> None:
 
 
 def _keeping(framework: Framework) -> list[tuple[str, HomesPlugin]]:
+    """Return the plugins of a framework that keep homes, by name."""
     return [(name, it) for name, it in framework.plugins.items() if declares(type(it), HomesPlugin)]
 
 

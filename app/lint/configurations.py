@@ -82,6 +82,7 @@ def of_grace(document: Mapping[str, Any]) -> Iterator[Mistaken]:
 
 
 def _graces(document: Mapping[str, Any], args: Place) -> Iterator[Mistaken]:
+    """Yield the grace periods that are too short, in the arguments of one StickyNode."""
     rules = value_at(document, (*args, "namespaces"))
     within = ((*args, "namespaces", number) for number in range(len(rules) if isinstance(rules, list) else 0))
     for place in (args, *within):
@@ -147,6 +148,7 @@ def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
 
 
 def _unwritten(name: str, place: Place) -> Mistaken:
+    """Return the mistake that the pods of a profile get no deletion costs."""
     return Mistaken(
         COSTS_UNWRITTEN,
         Severity.WARNING,
@@ -158,6 +160,7 @@ def _unwritten(name: str, place: Place) -> Mistaken:
 
 
 def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iterator[Mistaken]:
+    """Yield the mistakes of a profile. ``theirs``, ``ours``: points with spread in scheduler and Homeport."""
     twice = [point for point in _VERBS if point in theirs and point in ours]
     nowhere = [point for point in _VERBS if point not in theirs and point not in ours]
     if twice:
@@ -245,6 +248,7 @@ def _with_required(everywhere: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _named(plugin_set: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:
+    """Return the entries of a plugin set with a name. ``field``: ``enabled`` or ``disabled``."""
     entries = plugin_set.get(field)
     every = entries if isinstance(entries, list) else ()
     return [it for it in every if isinstance(it, dict) and isinstance(it.get("name"), str)]

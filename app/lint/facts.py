@@ -70,6 +70,7 @@ class ClusterFacts:
         return sizes
 
     def _usable_nodes(self, pod: Pod, keys: frozenset[str]) -> Iterator[Node]:
+        """Yield the nodes that the pod can use and that have the labels ``keys``."""
         matcher, tolerance = pod.spec.affinity.compiled(), Tolerance(pod.spec.tolerations)
         for info in self._cluster.nodes.values():
             node = info.node

@@ -129,6 +129,7 @@ class Linter:
             self._add_all(pairing.scheduler, of_pairing(pairing, self._registry))
 
     def _add_template(self, manifest: ManifestObject) -> None:
+        """Judge an object with a pod template. A mistake in its fields is added to the broken parts."""
         self._objects += 1
         try:
             workload = workload_of(manifest.value)
@@ -142,6 +143,7 @@ class Linter:
         self._add_all(manifest, self._of_workload(workload), ignored)
 
     def _of_workload(self, workload: LintedWorkload) -> Iterator[Mistaken]:
+        """Yield the mistakes of all rules in a workload."""
         options = self._options_of(workload)
         if options is not None:
             workload = with_profile_fields(workload, options.defaults)
@@ -162,6 +164,7 @@ class Linter:
     def _add_all(
         self, manifest: ManifestObject, mistakes: Iterable[Mistaken], ignored: frozenset[str] | None = None
     ) -> None:
+        """Add mistakes in an object. ``ignored``: ids of ignored rules; ``None`` for those of the manifest."""
         named = (manifest.within or manifest).value
         metadata = named.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
@@ -173,6 +176,7 @@ class Linter:
     def _add(
         self, mistake: Mistaken, names: tuple[str, str, str], ignored: Collection[str], file: str, line: int
     ) -> None:
+        """Add a mistake to the findings, or only count it if its rule is ignored."""
         if mistake.rule.id in ignored:
             self._ignored += 1
             return
@@ -202,6 +206,7 @@ class Linter:
         return taken
 
     def _break(self, manifest: ManifestObject, error: Exception) -> None:
+        """Add an object to the broken parts, because of an error."""
         place = error.place if isinstance(error, BadField) else ()
         text = str(error) if isinstance(error, BadField) else _unexpected(error)
         named = f"{manifest.value['kind']} {_name(manifest)}"
@@ -211,6 +216,7 @@ class Linter:
             self._broken.append(broken)
 
     def _note_unknown(self, ids: Collection[str], file: str, line: int) -> None:
+        """Add a note for each id in a comment or annotation that is not the id of a rule."""
         for unknown in sorted(it for it in ids if it and it not in _IDS):
             message = f"homeport.dev/ignore: there is no rule {unknown}{meant(unknown, _IDS)}"
             self._notes.append(BrokenManifest(file or "cluster", line, message))

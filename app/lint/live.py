@@ -24,6 +24,8 @@ _HASH: Final = "pod-template-hash"
 
 
 def _decoder(api_version: str, kind: str) -> Kind[LintedWorkload]:
+    """Return a kind whose objects are decoded as workloads, for the rules."""
+
     def decode(raw: bytes | Raw) -> LintedWorkload:
         document = {**_JSON.decode(raw), "apiVersion": api_version, "kind": kind}
         try:
@@ -119,6 +121,7 @@ def workloads_in(cluster: Cluster, namespace: str) -> Iterator[LintedWorkload]:
 
 
 def _listed(cluster: Cluster) -> Iterator[LintedWorkload]:
+    """Yield all objects with a pod template."""
     for kind in WORKLOADS:
         for key in cluster.others.keys(kind):
             workload = cluster.others.get(kind, *key)

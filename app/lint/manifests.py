@@ -97,6 +97,7 @@ def _parts(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_part(part: str, file: str, above: int, read: ReadManifests) -> None:
+    """Add the objects of one document to ``read``. ``above``: number of lines above the document."""
     text = _DIRECTIVE.sub("", part) if part.startswith("%") else part
     if not text.strip():
         return

@@ -57,6 +57,7 @@ def of_scheduler(workload: LintedWorkload, schedulers: Collection[str]) -> Itera
 
 
 def _unknown_keys(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mistaken]:
+    """Yield the constraints whose topology key no node has."""
     for number, constraint in enumerate(workload.constraints):
         key = constraint.topology_key
         if not key or facts.has_key(key):
@@ -74,6 +75,7 @@ def _unknown_keys(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mis
 def _min_domains(
     workload: LintedWorkload, pod: Pod, number: int, constraint: TopologySpreadConstraint, facts: ClusterFacts
 ) -> Iterator[Mistaken]:
+    """Yield a mistake if the pods can use fewer domains than ``minDomains``."""
     wanted = constraint.min_domains
     if wanted is None:
         return
@@ -94,6 +96,7 @@ def _min_domains(
 def _tainted(
     workload: LintedWorkload, pod: Pod, number: int, constraint: TopologySpreadConstraint, facts: ClusterFacts
 ) -> Iterator[Mistaken]:
+    """Yield a mistake if empty domains with taints limit the number of pods."""
     if constraint.honours_taints or not constraint.honours_affinity or not selects_own(workload, constraint):
         return
     key = constraint.topology_key
@@ -125,6 +128,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _zone_and_host(workload: LintedWorkload, pod: Pod, facts: ClusterFacts) -> Iterator[Mistaken]:
+    """Yield a mistake if a constraint over hosts and another one allow too few pods together."""
     hosts = [it for _, it in workload.hard if it.topology_key == HOSTNAME and selects_own(workload, it)]
     for number, wide in workload.hard:
         if wide.topology_key == HOSTNAME or not hosts or not selects_own(workload, wide):
@@ -168,6 +172,7 @@ def most_replicas(hosts: Mapping[str, int], skew: int, host_skew: int, enough: i
 def _volumes(
     workload: LintedWorkload, pod: Pod, number: int, constraint: TopologySpreadConstraint, facts: ClusterFacts
 ) -> Iterator[Mistaken]:
+    """Yield a mistake if volumes bind more pods to a domain than the constraint allows."""
     if not selects_own(workload, constraint):
         return
     domains = facts.domains(pod, constraint).nodes_by_domain()

@@ -69,6 +69,7 @@ def _known_part(workload: LintedWorkload, whole: Selector) -> Selector:
 
 
 def _mismatches(workload: LintedWorkload) -> Iterator[Mistaken]:
+    """Yield the constraints that do not select the workload's own pods."""
     for number, constraint in enumerate(workload.constraints):
         over = f"the constraint over {constraint.topology_key}"
         if constraint.selector is None:
@@ -100,6 +101,7 @@ def _lacking(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> 
 
 
 def _duplicates(workload: LintedWorkload) -> Iterator[Mistaken]:
+    """Yield the constraints with the topology key of an earlier constraint."""
     seen: dict[str, int] = {}
     for number, constraint in enumerate(workload.constraints):
         key = constraint.topology_key
@@ -122,6 +124,7 @@ def _duplicates(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _previous_revisions(workload: LintedWorkload) -> Iterator[Mistaken]:
+    """Yield the hard constraints that count pods of two revisions during a rollout."""
     if not workload.rolls:
         return
     for number, constraint in workload.hard:
@@ -137,6 +140,7 @@ def _previous_revisions(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _policies(workload: LintedWorkload) -> Iterator[Mistaken]:
+    """Yield the annotations with an unknown home policy."""
     known = [it.value for it in Policy]
     for place, value in workload.policies.items():
         if value not in known:
@@ -150,6 +154,7 @@ def _policies(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _fallback(workload: LintedWorkload) -> Iterator[Mistaken]:
+    """Yield a mistake if the annotation ``FALLBACK`` has an unknown value."""
     value = None if workload.pod is None else workload.pod.annotations.get(FALLBACK)
     if value is not None and value != NEVER:
         yield Mistaken(

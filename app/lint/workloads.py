@@ -46,6 +46,8 @@ _REPLICAS: Final[Mapping[str, Place]] = {
     "Job": ("spec", "parallelism"),
     "CronJob": ("spec", "jobTemplate", "spec", "parallelism"),
 }
+"""Path of the number of replicas by kind. Other kinds have one pod, and a DaemonSet one for each matching node."""
+
 _LAUNCHER: Final = {"kubevirt.io": "virt-launcher"}
 """Label that KubeVirt adds to the pods of a VirtualMachine."""
 
@@ -181,6 +183,7 @@ def _replicas(document: Mapping[str, Any], kind: str) -> int | None:
 
 
 def _rolls(document: Mapping[str, Any], kind: str) -> bool:
+    """Return True if pods of two revisions can run at the same time."""
     if kind == "Deployment":
         return bool(value_at(document, ("spec", "strategy", "type")) != "Recreate")
     return kind == "ReplicaSet" and (_controller(document) or ("",))[0] == "Deployment"

@@ -25,6 +25,7 @@ NEVER: Final = "never"
 
 _NONE: Final = frozenset[str]()
 _ASSUMED: Final[ContextVar[frozenset[str] | None]] = ContextVar("assumed fallbacks", default=None)
+"""Topology keys that ``assumed_relaxed`` sets for the current task; ``None`` to use the table."""
 
 
 @contextmanager

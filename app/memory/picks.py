@@ -34,6 +34,8 @@ class PickCounter(Protocol):
 
 
 class _Pick(Struct, frozen=True, gc=False):
+    """Pick of a node. ``until``: time until which a request is a retry."""
+
     node: str
     generation: int
     until: float

@@ -280,6 +280,7 @@ class RefusalCache:
         return map(getitem, map(by_status.__getitem__, map(id, rejected)), names)
 
     def _entries_of(self, message: str) -> _Entries:
+        """Return the encoded entries for a reason. If there are too many entries, drop all."""
         entries = self._entries.get(message)
         if entries is None:
             if sum(map(len, self._entries.values())) > _MOST_ENTRIES:

@@ -136,9 +136,11 @@ class PermissionCheck:
         return [need for need in needs if not allowed[need.permission]]
 
     async def _allows(self, permission: Permission) -> bool:
+        """Return True if the API server grants this process a permission. Raises ``KubeError``."""
         return _REVIEWS.decode(await self._client.review(_PATH, review(permission))).status.allowed
 
     def _report(self, missing: Collection[PermissionNeed]) -> None:
+        """Log each missing permission that was not missing before, and log once that all permissions are granted."""
         permissions = {need.permission for need in missing}
         for rule in rules(need for need in missing if need.permission not in self._reported):
             _LOG.warning(

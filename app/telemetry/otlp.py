@@ -35,6 +35,8 @@ STOP_SECONDS: Final = 0.5
 """Maximum seconds to send queued spans at shutdown."""
 
 _EXPORT_SECONDS: Final = 5.0
+"""Maximum seconds for sending one batch."""
+
 _SAMPLED: Final = 1
 _TRACES: Final = "/v1/traces"
 _LOG: Final = structlog.get_logger(__name__)

@@ -59,6 +59,7 @@ class StandardError(io.RawIOBase):
 
 
 _GUARDED: Final = StandardError(None if sys.__stderr__ is None else sys.__stderr__.fileno())
+"""Stream that replaces standard error."""
 
 
 def guard_standard_error() -> None:

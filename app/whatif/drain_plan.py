@@ -34,6 +34,7 @@ MOST_NAMES: Final = 100
 """Maximum number of nodes that are listed for a pod that waits for its home."""
 
 OUTCOMES: Final = ("placed", "waiting", "lost", "blocked", "notJudged", "notReached")
+"""Outcomes of a pod, see ``_outcome``."""
 
 Steps = Generator[str | None, None, Mapping[str, Any]]
 

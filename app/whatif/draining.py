@@ -189,6 +189,7 @@ class NodeDrain:
                 self.budgets[state.name] = state
 
     def _leaving(self, lists: HomeLists, pod: Pod) -> LeavingPod:
+        """Return the record of a pod on the node, with its home."""
         try:
             home = lists.home_of(self._scratch.framework_for(pod), pod)
         except PluginError as fault:
@@ -241,6 +242,7 @@ class NodeDrain:
         return evicted
 
     def _new_pod(self, leaving: LeavingPod) -> Pod:
+        """Return the pod to place for a pod that left, and store the record by its UID."""
         pod = leaving.pod.nominated("") if leaving.waited_before else recreated(leaving.pod)
         self._records[pod.uid] = leaving
         return pod

@@ -94,6 +94,7 @@ def launcher_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _requests(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the requests of the launcher's container. Raises ``BadField``."""
     resources = (*_DOMAIN, "resources")
     requests, limits = (mapping_at(spec, (*resources, it)) for it in ("requests", "limits"))
     dedicated = _is_dedicated(spec)
@@ -113,6 +114,7 @@ def _requests(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _memory(spec: Mapping[str, Any], requests: Mapping[str, Any], limits: Mapping[str, Any]) -> int:
+    """Return the guest's memory in bytes: request, limit, ``guest`` or page size; else 0."""
     for amounts, field in ((requests, "requests"), (limits, "limits")):
         if amounts.get("memory") is not None:
             return _bytes(amounts["memory"], (*_DOMAIN, "resources", field, "memory"))
@@ -138,6 +140,7 @@ def _overhead(spec: Mapping[str, Any], memory: int, cpus: int) -> int:
 
 
 def _device_requests(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Return the number of requested devices by resource name. Raises ``BadField``."""
     numbers: dict[str, int] = {}
     for kind in ("gpus", "hostDevices"):
         place = (*_DOMAIN, "devices", kind)

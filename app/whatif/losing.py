@@ -211,6 +211,7 @@ def _carried_out(
 
 
 def _on_nodes(scratch: ScratchCluster, key: Workload) -> list[Pod]:
+    """Return the pods of a workload that have a node."""
     return [it for it in scratch.cluster.pods_in(key[0]) if it.node_name and _workload(it) == key]
 
 
@@ -268,12 +269,14 @@ def _rank(key: Workload, losses: Mapping[LossVariant, _Losses]) -> tuple[Any, ..
 
 
 def _worst_first(domain: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the sort key of a domain, like ``_rank`` for workloads."""
     counts = [domain[it.value] for it in LossVariant if domain[it.value] is not None]
     most = max((it["waiting"] + it["notEnded"] for it in counts), default=-1)
     return (-most, -max((it["lost"] for it in counts), default=-1), domain["value"])
 
 
 def _total(losses: _Losses) -> Mapping[str, Any]:
+    """Return the sum of the counts of all workloads."""
     sums: Counter[str] = Counter()
     for loss in losses.values():
         sums.update(_count(loss.count))

@@ -128,6 +128,7 @@ class OneField:
         return left
 
     def _owner(self, pod: Pod) -> tuple[Kind[AnnotatedObject], AnnotatedObject] | None:
+        """Return the owner of the pod's home, with its kind; ``None`` if it is not in the snapshot."""
         home = self._home(pod)
         if home is None:
             return None
@@ -161,6 +162,7 @@ class OneField:
 
 
 def _of_constraints(pod: Pod, waiting: int) -> Iterator[_FieldAttempt]:
+    """Yield the changes of hard constraints that keep them hard."""
     for number, constraint in _hard(pod):
         larger = [constraint.max_skew + it for it in (*(more for more in _MORE_SKEW if more < waiting), waiting)]
         fields: list[tuple[str, str, Mapping[str, Any]]] = [
@@ -177,6 +179,7 @@ def _of_constraints(pod: Pod, waiting: int) -> Iterator[_FieldAttempt]:
 
 
 def _hard(pod: Pod) -> Iterator[tuple[int, TopologySpreadConstraint]]:
+    """Yield the hard constraints of a pod, each with its position among all constraints."""
     return ((number, it) for number, it in enumerate(pod.spec.spread) if it.is_hard)
 
 
@@ -185,6 +188,8 @@ def _path(number: int, field: str) -> str:
 
 
 def _of_constraint(number: int, **changes: Any) -> Changed:
+    """Return a function that changes fields of one constraint."""
+
     def changed(spec: PodSpec) -> PodSpec:
         before, own, after = spec.spread[:number], spec.spread[number : number + 1], spec.spread[number + 1 :]
         return replace(spec, spread=(*before, *(replace(it, **changes) for it in own), *after))
@@ -193,6 +198,7 @@ def _of_constraint(number: int, **changes: Any) -> Changed:
 
 
 def _of_pod_affinity(spec: PodSpec) -> Iterator[_FieldAttempt]:
+    """Yield the removal of required pod anti-affinity, and of required pod affinity."""
     terms: Any = spec.parts.pod_affinity
     for field, name in (("podAntiAffinity", "required_anti"), ("podAffinity", "required")):
         if terms is not None and getattr(terms, name):

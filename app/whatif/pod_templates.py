@@ -290,6 +290,7 @@ def _host_ports(ports: Any) -> Any:
 
 
 def _default_tolerations(tolerations: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the tolerations that the API server adds to a new pod."""
     for key in (_NOT_READY, _UNREACHABLE):
         if not any(
             (it.get("key") or key) == key and (it.get("effect") or _NO_EXECUTE) == _NO_EXECUTE for it in tolerations

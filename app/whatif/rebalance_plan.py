@@ -100,6 +100,7 @@ def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budge
 
 
 def _matches(key: Key, request: RebalanceRequest) -> bool:
+    """Return True if the request includes the workload."""
     if not request.soft and not any(it.is_hard for it in key[3]):
         return False
     wanted = (request.namespace, request.kind, request.name)
@@ -165,6 +166,7 @@ def _improves(cluster: Cluster, improved: ImprovedConstraint, old: str, new: str
 
 
 def _domain(cluster: Cluster, limit: DomainLimit, node: str) -> str:
+    """Return the domain of a node; empty if the constraint does not count the node."""
     info = cluster.nodes.get(node)
     domain = info.node.labels.get(limit.key, "") if info is not None else ""
     return domain if domain in limit.pods else ""

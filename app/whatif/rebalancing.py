@@ -226,6 +226,7 @@ class Rebalancing:
         return self._counted[key]
 
     def _is_there(self, pod: Pod) -> bool:
+        """Return True if the pod still exists, and is not a pod that a trial created."""
         known = self._cluster.pod(*pod.key)
         return known is not None and known.uid == pod.uid and not pod.uid.endswith(AGAIN)
 
@@ -300,6 +301,7 @@ class Rebalancing:
         del self.evictions[number:]
 
     def _improved(self, trial: _Trial) -> Iterable[ImprovedConstraint]:
+        """Yield the constraints to improve whose domains become more even."""
         for key, limits in trial.limits.items():
             for number, (before, after) in enumerate(zip(self.limits(key), limits, strict=True)):
                 is_open = any(self.needs([before]))

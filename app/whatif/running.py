@@ -204,6 +204,7 @@ def _computed(steps: Steps) -> bytes:
 
 
 def _as_failure(failure: Exception) -> _Failure:
+    """Return a failure in the form that a child can send to its parent."""
     match failure:
         case VerbFailure():
             return _Failure(failure.outcome, failure.message)
@@ -245,6 +246,7 @@ def _opened(body: bytes) -> bytes:
 
 
 def _raised(failure: _Failure) -> Exception:
+    """Return the exception to raise for a failure."""
     if failure.field is not None:
         return invalid("body", failure.field, failure.message)
     return VerbFailure(failure.outcome, failure.message)

@@ -92,6 +92,7 @@ class Rescaling:
             scaled.approximate = scaled.approximate or self._doubt_of_order()
 
     def _removed(self) -> Sequence[Pod]:
+        """Return the pods that are removed, in the order of their removal."""
         order = removal_order(self._kind, self._pods, self._now)
         if self._kind == _STATEFUL_SET:
             wanted = self._wanted_ordinals()
@@ -99,12 +100,14 @@ class Rescaling:
         return order[: max(0, len(self._pods) - self._replicas)]
 
     def _doubt_of_order(self) -> str:
+        """Return why the controller could remove other pods; empty if no reason is known."""
         if self._kind not in _ORDERED:
             return f"a {self._kind} removes pods in an order that also depends on their state"
         owners = {pod.owner.uid for pod in self._pods if pod.owner is not None}
         return _OTHER_REVISIONS if len(owners) > 1 else ""
 
     def _doubt(self) -> str:
+        """Return why a real new pod can differ from the copy; empty if no reason is known."""
         claims = self._source.spec.parts.claims
         has_templates = claims is not None and any(it.template is not None for it in claims.claims)
         return _GENERATED_CLAIMS if has_templates else ""
@@ -124,6 +127,7 @@ class Rescaling:
             yield self._with_ephemeral(self._copy(name, number, labels, spec), claims)
 
     def _copies(self) -> Iterator[tuple[Pod, list[tuple[Kind[Any], Any]]]]:
+        """Yield copies of the existing pod with new names, each with its new claims."""
         spec = self._without_node(self._source.spec.parts.volumes)
         base = f"{self._source.owner.name if self._source.owner else self._name}-"
         index = max((_index_of(it) for it in self._pods), default=-1)

@@ -29,6 +29,7 @@ _STEP: Final = 50
 
 _WAITS: Final = "exists and waits now"
 _SHARED: Final = "as if no other new pod took its volumes or devices"
+"""Remarks on a pod: it exists already, or its placement ignores that new pods can need the same volumes or devices."""
 
 
 class Scale(Struct, frozen=True):

@@ -176,6 +176,7 @@ def _flattened(objects: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Plac
 
 
 def _is_deep(obj: Any) -> bool:
+    """Return True if an object has more than ``_MOST_DEPTH`` nested mappings and lists."""
     level = [obj]
     for _ in range(_MOST_DEPTH):
         parts = (it.values() if isinstance(it, dict) else it for it in level)
@@ -253,6 +254,7 @@ def _has_containers(obj: Mapping[str, Any]) -> bool:
 def _priority_classes(
     every: Sequence[tuple[int, Place, Mapping[str, Any]]], cluster: Cluster
 ) -> dict[str, PriorityClass]:
+    """Return the PriorityClasses by name. Those of the request take precedence over the cluster's."""
     classes = {it.name: it for it in cluster.every(PRIORITY_CLASSES)}
     for index, place, obj in every:
         if (obj.get("apiVersion"), obj["kind"]) == (PRIORITY_CLASSES.api_version, PRIORITY_CLASSES.kind):

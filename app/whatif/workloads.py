@@ -120,6 +120,7 @@ class WorkloadBuilder:
         self.template = self._read_template(priorities)
 
     def _read_template(self, priorities: PriorityClasses) -> PodTemplate:
+        """Return the checked and completed pod template. Raises ``BadField``."""
         manifest, place = self._manifest, self._manifest.template
         parts = {it: mapping_at(self._document, (*place, it)) for it in ("metadata", "spec")}
         if not parts["spec"]:
@@ -252,6 +253,7 @@ class WorkloadBuilder:
         owner: Mapping[str, Any] | None,
         claims: list[Any] | None = None,
     ) -> Pod:
+        """Return a pod of the template. ``number``: seconds after the first pod. Raises ``BadField``."""
         place = self.template.place
         if not is_subdomain(name):
             raise BadField(("metadata", "name"), f"makes the name {name} of a pod, which Kubernetes rejects")
