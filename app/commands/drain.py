@@ -86,7 +86,7 @@ def _lines(answer: Json, *, wide: bool, headers: bool) -> Iterator[str]:
                 yield f"pods that waited are then placed: {', '.join(later)}"
     if not answer["budgetsJudged"]:
         yield ""
-        yield "disruption budgets were not checked: no profile here reads them"
+        yield "disruption budgets were not checked, because no profile reads them"
     yield from notes(answer)
 
 
@@ -158,7 +158,7 @@ def _homes(item: Json, *, headers: bool) -> Iterator[str]:
     """Yield a table of the homes on the node whose pod does not run there."""
     if item["homes"]:
         yield ""
-        yield "homes here without a pod here:"
+        yield f"homes on {item['node']} whose pod does not run there:"
         rows = [
             (it["owner"]["namespace"], f"{it['owner']['kind']}/{named(it['owner'])}", it["policy"] or "-", it["then"])
             for it in item["homes"]

@@ -80,7 +80,7 @@ def _lines(answer: Json, *, wide: bool) -> Iterator[str]:
             yield _comment(f"  {pods}{reason['reason']}")
     yield from (_comment(it) for it in spread_lines(answer["spread"]))
     if not answer["budgetsJudged"]:
-        yield "# disruption budgets were not checked: no profile here reads them"
+        yield "# disruption budgets were not checked, because no profile reads them"
     yield from (_comment(it) for it in notes(answer))
 
 

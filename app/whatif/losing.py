@@ -216,7 +216,7 @@ def _on_nodes(scratch: ScratchCluster, key: Workload) -> list[Pod]:
 
 
 def _counted(trial: LossTrial, variant: LossVariant) -> _Losses:
-    """Count the pods of each workload after a loss. A new pod that was evicted counts as its successor."""
+    """Count the pods of each workload after a loss. Of a new pod that was evicted, only its successor is counted."""
     losses: _Losses = {}
 
     def of(pod: Pod) -> _WorkloadLoss:

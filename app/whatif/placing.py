@@ -92,7 +92,7 @@ class Placer:
             placed = yield from self._retry(placements)
 
     def _pass(self, queue: list[Pod], placements: list[Placement]) -> Iterator[None]:
-        """Try each pod of the queue. Pods that are evicted for it and come back are added to the queue."""
+        """Try each pod of the queue. Add the new pods of evicted victims that have a controller to the queue."""
         failed: dict[Inputs, Placement] = {}
         for pod in queue:
             known = failed.get(inputs := inputs_of(pod))

@@ -32,7 +32,7 @@ MOST_SPREAD: Final = 100
 _MOST_REASONS: Final = 5
 _FULL: Final = "at most {} evictions were allowed"
 _OVER: Final = "there was no time left"
-_NOT_JUDGED: Final = "no profile here judges PodTopologySpread: set explain: complete, or ask with --local"
+_NOT_JUDGED: Final = "no profile judges PodTopologySpread: set explain: complete, or use --local"
 _NONE: Final = "no pod can be evicted to improve it"
 
 Steps = Generator[str | None, None, Mapping[str, Any]]

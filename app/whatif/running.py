@@ -36,7 +36,7 @@ ANSWER_SECONDS: Final = 60.0
 CHILD_SECONDS: Final = 20
 """Processor time in seconds after which the kernel ends a child whose steps do not check their budget."""
 
-_NO_MEMORY: Final = "a what-if needs {} MiB more memory than the container has: raise its limit, or ask with --local"
+_NO_MEMORY: Final = "a what-if needs {} MiB more memory than the container has: raise its limit, or use --local"
 _CHUNK: Final = 1 << 16
 _NICENESS: Final = 19
 _LAST_DESCRIPTOR: Final = 1 << 20
