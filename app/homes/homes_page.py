@@ -51,7 +51,7 @@ class ListedOwner(_HomesPageModel):
     kind: str
     namespace: str
     name: str
-    uid: str = Field(description="UID, also of an owner that is gone.")
+    uid: str = Field(description="UID of the owner, even if the owner is gone.")
     slot: str = Field(description="Ordinal of the pod, if each pod has a home; else empty.")
 
 
@@ -59,7 +59,9 @@ class ListedHome(_HomesPageModel):
     """Home and its state."""
 
     owner: ListedOwner
-    node: str = Field(description="As written; quoted and shortened if it is not a valid name. Empty: no home.")
+    node: str = Field(
+        description="Home node, as written; quoted and shortened if it is not a valid name; empty: no home."
+    )
     state: str = Field(
         description="State of the home: usable, away, leaving, gone, other_machine, volume_elsewhere, target or none; "
         "owner_gone if it is the remembered home of a deleted owner, and unknown if something cannot "
@@ -77,8 +79,8 @@ class ListedHome(_HomesPageModel):
     contradiction: str = Field(
         description="Contradiction between the home and other settings, as a sentence; mostly empty."
     )
-    away: bool = Field(description="The node exists but accepts no pods now.")
-    orphaned: bool = Field(description="The node does not exist or is another machine, or the owner is gone.")
+    away: bool = Field(description="True if the node exists but accepts no pods now.")
+    orphaned: bool = Field(description="True if the node does not exist or is another machine, or the owner is gone.")
 
 
 class KeeperKind(_HomesPageModel):
@@ -95,7 +97,7 @@ class HomesPage(_HomesPageModel):
 
     keepers: list[KeeperKind]
     items: list[ListedHome]
-    continue_: str = Field(alias="continue", description="Token for the next page; empty on the last.")
+    continue_: str = Field(alias="continue", description="Token for the next page; empty on the last page.")
     remaining: int = Field(description="Homes on later pages.")
 
 

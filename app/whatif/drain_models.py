@@ -54,7 +54,7 @@ class DrainedPod(CamelModel):
     budgets: list[str] = Field(description="Names of the PodDisruptionBudgets that select it.")
     home: ListedHome | None
     waits_for: str = Field(
-        description="Home node that it waits for, during a grace period or without end; empty if it does not wait."
+        description="Home node that it waits for, during a grace period or without end; empty without such a node."
     )
     could_run_on: list[str] | None = Field(
         description="The first 100 nodes that would fit it if its home were released; null: not checked."
@@ -87,7 +87,7 @@ class DrainedBudget(CamelModel):
 class HomeLeft(ListedHome):
     """Home on the node whose pod does not run there."""
 
-    then: str
+    then: str = Field(description="What the drain means for its pod, as text.")
 
 
 class DrainedGroup(WaitingGroup):
@@ -119,10 +119,10 @@ class DrainedNode(CamelModel):
     not_reached: int = Field(description="Pods that were not tried, because the processor time was used up.")
     waves: int
     pods: list[DrainedPod]
-    apart: list[PodLeftAlone]
+    apart: list[PodLeftAlone] = Field(description="Pods of the node that the drain leaves alone.")
     budgets: list[DrainedBudget]
-    homes: list[HomeLeft] = Field(description="At most 1,000.")
-    more_homes: int
+    homes: list[HomeLeft] = Field(description="Homes on the node whose pod does not run there, at most 1,000.")
+    more_homes: int = Field(description="Number of further such homes.")
     waiting_groups: list[DrainedGroup] = Field(description="Waiting pods, equal ones together.")
     spread: list[SpreadChange]
 

@@ -103,7 +103,7 @@ class WaitingGroup(CamelModel):
     count: int
     pods: list[str] = Field(description="The first 100 names.")
     reasons: list[WaitingReason]
-    remedies: list[TriedRemedy] = Field(description="For the first eight groups.")
+    remedies: list[TriedRemedy] = Field(description="Changes that would open nodes; only for the eight largest groups.")
 
 
 class SpreadChange(CamelModel):
@@ -132,7 +132,7 @@ class WhatIfAnswer(CamelModel):
 
     api_version: Literal["homeport.dev/v1alpha1"]
     stale: str = Field(description="Why the snapshot is old; empty if it is current.")
-    not_judged: list[PluginNotJudged] = Field(description="Default plugins of kube-scheduler that were left out.")
+    not_judged: list[PluginNotJudged] = Field(description="Default plugins of kube-scheduler that were not used.")
     incomplete: bool = Field(description="True if the processor time did not suffice for all parts of the answer.")
 
 
@@ -143,8 +143,8 @@ class Simulation(WhatIfAnswer):
     placed: int
     waiting: int
     not_reached: int = Field(description="Number of pods that were not tried, because the processor time was used up.")
-    ignored: list[str] = Field(description="KIND/NAMESPACE/NAME of objects that make no pods.")
-    notes: list[str] = Field(description="What was assumed, as sentences.")
+    ignored: list[str] = Field(description="KIND/NAMESPACE/NAME of objects without effect in a simulation.")
+    notes: list[str] = Field(description="Assumptions of the simulation, as sentences.")
     pods: list[SimulatedPlacement]
     removed: list[RemovedPod]
     waiting_groups: list[WaitingGroup] = Field(description="Waiting pods, equal ones together.")
