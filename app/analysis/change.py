@@ -27,8 +27,8 @@ SPREAD: Final = frozenset({"PodTopologySpread"})
 class Change(Struct, frozen=True):
     """Change to try.
 
-    ``sort``: constant name of the kind of change. ``text``: the change as an instruction to users. ``pod``: the pod
-    after the change. ``without``: pods that the change deletes. ``node``: the node after the change, if it changes one.
+    ``sort``: constant name of the kind of change. ``text``: the change as text for users. ``pod``: the pod after the
+    change. ``without``: pods that the change deletes. ``node``: the node after the change, if it changes one.
     ``names``: nodes that the change might open. ``others``: further such nodes, judged only if it opens some of
     ``names``. ``ignores``: plugins that reject no node after the change. ``reads``: in-tree plugins that read what the
     change affects. ``shown``: false if the change is tried, but is never a remedy. ``instead``: true if the change,

@@ -244,7 +244,7 @@ class ExplainSnapshot:
 
 
 def _reads(plugin: str, kind: Kind[Any], pod: Pod) -> bool:
-    """Return False if the filter reads no object of the kind for a pod without volumes or devices, such as this one."""
+    """Return False if the filter reads no object of the kind for this pod, because it has no volumes or devices."""
     spec = pod.spec
     if spec.oversized:
         return True

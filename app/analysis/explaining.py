@@ -234,7 +234,7 @@ class Explainer:
         framework, pod = inquiry.framework, inquiry.pod
         unusable = self._snapshot.not_usable(framework.scheduler_name, pod)
         if inquiry.deciding.preset == "delegated" and not inquiry.not_judged and can_preempt(framework, unusable):
-            with suppress(PluginError):  # the guard has logged the fault, and the explanation is right without
+            with suppress(PluginError):  # the guard has logged the fault, and the explanation is correct without it
                 yield from add_preemption(framework, inquiry.judge(), pod, inquiry.judgement, changes.impossible)
 
     async def _needs(self, inquiry: _Inquiry) -> Sequence[ResourceNeed]:

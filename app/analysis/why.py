@@ -61,8 +61,8 @@ class InTreeVerdictReader:
     """Gets the pods and nodes for the in-tree filters of all profiles, from the snapshot or the API server.
 
     ``reader``: reads from the API server; ``None`` if there is no API server, so that only the snapshot is used.
-    ``extras``: optional fields of the snapshot that are used; ``None`` for all. Fields that only explain needs should
-    not be used, because a nomination must not depend on explain.
+    ``extras``: optional fields of the snapshot that are used; ``None`` for all. They must not include fields that only
+    explain needs, because a nomination must not depend on explain.
     """
 
     def __init__(

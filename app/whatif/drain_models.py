@@ -72,7 +72,10 @@ class PodLeftAlone(CamelModel):
 
 
 class DrainedBudget(CamelModel):
-    """PodDisruptionBudget that selects pods of the drain. Its own numbers are from before the node is drained."""
+    """PodDisruptionBudget that selects pods of the drain.
+
+    ``disruptionsAllowed`` and ``currentHealthy`` are the values before the node is drained.
+    """
 
     namespace: str
     name: str
