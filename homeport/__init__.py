@@ -29,7 +29,7 @@ REFUSED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """File that importing a package must execute. ``authority``: text for the user about the source of this path."""
+    """File that importing a package must execute. ``authority``: why this path is expected, as text for the user."""
 
     file: Path
     authority: str
@@ -37,7 +37,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Reason why the program does not start, with its cause and what the operator can do."""
+    """Refusal to start because of one package. ``cure``: what the operator can do."""
 
     package: str
     location: str
@@ -56,7 +56,7 @@ class Refusal:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run Homeport's command line, or print to stderr why it cannot start and return 2."""
+    """Run Homeport's command line, and return its exit code. If it cannot start, print why to stderr and return 2."""
     if _refused():
         return REFUSED
     from app.__main__ import main as command_line
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def kubectl(argv: Sequence[str] | None = None) -> int:
-    """Run ``kubectl homeport``, or print to stderr why it cannot start and return 2."""
+    """Run ``kubectl homeport``, and return its exit code. If it cannot start, print why to stderr and return 2."""
     if _refused():
         return REFUSED
     from app.__main__ import kubectl as command_line
@@ -74,7 +74,7 @@ def kubectl(argv: Sequence[str] | None = None) -> int:
 
 
 def kubectl_complete(argv: Sequence[str] | None = None) -> int:
-    """Print the completions that kubectl asks ``kubectl_complete-homeport`` for."""
+    """Run ``kubectl_complete-homeport``: print the completions of a command line for kubectl."""
     if _refused():
         return REFUSED
     from app.__main__ import kubectl_complete as command_line
@@ -83,9 +83,9 @@ def kubectl_complete(argv: Sequence[str] | None = None) -> int:
 
 
 def _refused() -> bool:
-    """Print to stderr each reason for which Homeport cannot start; return true if there is one."""
+    """Print to stderr why Homeport cannot start. Return True if there is a reason."""
     reasons = tuple(refusals(installed()))
-    if reasons:  # standard error can be closed
+    if reasons:  # without reasons, stderr is not used, because it can be closed
         sys.stderr.writelines(map(str, reasons))
     return bool(reasons)
 
@@ -197,7 +197,7 @@ def _shadowed(package: str, location: Path, expected: Expectation) -> Refusal:
 
 
 def _shadow(folder: Path) -> tuple[str, str]:
-    """Return the reason why a package is found in ``folder`` and not in the expected place, and the cure."""
+    """Return why Python finds a package in ``folder`` instead of in the expected place, and what the user can do."""
     place = _path_entry(folder)
     if _in_pythonpath(folder):
         return f"PYTHONPATH puts {place} first", f"unset PYTHONPATH, or take {str(folder)!r} out of it"
@@ -207,6 +207,7 @@ def _shadow(folder: Path) -> tuple[str, str]:
 
 
 def _path_entry(folder: Path) -> str:
+    """Return the entry of ``sys.path`` that is the folder, as text for the user."""
     for position, entry in enumerate(sys.path):
         if Path(entry).resolve() == folder.resolve():
             return f"sys.path[{position}] = {entry!r}"

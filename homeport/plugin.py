@@ -1,8 +1,8 @@
-"""The contract between Homeport and a plugin: import everything that a plugin needs from here.
+"""Contract between Homeport and a plugin: import everything that a plugin needs from here.
 
 The contract consists of the names in ``__all__``, which ``docs/plugins/reference.md`` describes. The packages ``app``
 and ``plugins`` are internal and can change at any time. Importing this module raises ``ImportError`` if Python would
-import another package named ``app`` or ``plugins`` than Homeport's own.
+import a package ``app`` or ``plugins`` that is not Homeport's own.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ from app.kube.taints import Taint, Tolerance, Toleration
 from app.kube.volumes import PodVolume
 
 CONTRACT_VERSION: Final = "1.0"
-"""Version of this contract (``major.minor``). A plugin written for version 1.n runs with every version 1.m, m >= n."""
+"""Version of this contract (``major.minor``). A plugin written for version 1.n runs with each version 1.m if m >= n."""
 
 __all__ = [
     "ALL_NODES",

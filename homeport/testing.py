@@ -1,4 +1,4 @@
-"""Helpers to test a plugin without a cluster: they create pods, nodes and handles, and run a plugin on YAML manifests.
+"""Helpers to test a plugin without a cluster. They create pods, nodes and handles, and run a plugin on YAML manifests.
 
 ``docs/plugins/first-filter.md`` shows how to use the helpers. They are part of the contract with plugins, like the
 names in ``homeport.plugin``.
@@ -57,10 +57,10 @@ _CODES: Final = {code.word: code for code in Code}
 class PluginVerdict(Struct, frozen=True):
     """Verdict of one plugin on one pod.
 
-    ``pre_filter``: status of the plugin's preFilter; Success if the plugin has none. If it is not Success, both
-    mappings are empty. ``filter``: status by node; Error if the plugin raised an exception. ``score``: normalized score
-    (0 to 100) of each passing node, not multiplied by a weight. ``score`` is empty if the plugin does not score, or if
-    its filter raised an exception.
+    ``pre_filter``: status of the plugin's preFilter; Success if the plugin has no preFilter. With another status,
+    ``filter`` and ``score`` are empty. ``filter``: status by node; Error if the plugin raised an exception. ``score``:
+    normalized score (0 to 100) of each passing node, not multiplied by a weight. ``score`` is empty if the plugin does
+    not score, or if its filter raised an exception.
     """
 
     pre_filter: Status
@@ -156,7 +156,7 @@ def run_plugin(
 
 
 def _profile(spec: PluginSpec[Any], args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a profile with this plugin and the plugins that every profile must have."""
+    """Return the configuration of a profile with this plugin and the plugins that every profile must have."""
     names = [spec.name, *(name for point, name in _NEEDED.items() if not has_point(spec, point))]
     multi_point = {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in names]}
     return {
@@ -175,6 +175,7 @@ def _objects(cluster: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _waiting_pod(cache: Cluster, name: str) -> Pod:
+    """Return the only pod without a node that has the name. Raises ``ValueError``."""
     waiting = [it for it in cache.pods() if not it.node_name]
     chosen = [it for it in waiting if name in ("", it.name, str(it))]
     if len(chosen) != 1:

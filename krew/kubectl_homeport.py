@@ -229,7 +229,9 @@ def _command(commands: Any, name: str, run: Callable[..., int], help_text: str) 
         name, help=help_text, description=f"{help_text.capitalize()}."
     )
     command.add_argument("-n", "--namespace", help="namespace. Default: that of the context.")
-    command.add_argument("--homeport-namespace", metavar="NAME", default="", help="search Homeport only there")
+    command.add_argument(
+        "--homeport-namespace", metavar="NAME", default="", help="search Homeport only in this namespace"
+    )
     command.add_argument("--kubeconfig", metavar="FILE", default="", help="kubeconfig. Default: like kubectl.")
     command.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
     command.add_argument("--as", metavar="USER", dest="impersonated", default="", help="user to impersonate")

@@ -1,7 +1,7 @@
-"""Describes the node of a bound pod: each filter's verdict there now, and what follows from it.
+"""Describes the node of a bound pod: each filter's present verdict there, and the consequence of a rejection.
 
-The filters judge without the pod in the snapshot, so that the pod does not compete with itself for room. For topology
-spread, the counts are nevertheless the present ones: PodTopologySpread adds the judged pod to the count of its domain.
+The filters judge without the pod in the snapshot, so that the pod does not compete with itself for room. The counts for
+topology spread are still the present ones, because PodTopologySpread adds the judged pod to the count of its domain.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STAYS: Final = "no scheduler evicts a running pod for this"
 class BoundNode(Struct, frozen=True):
     """Node of a bound pod. ``verdicts``: verdict of each plugin; empty if the node was not judged.
 
-    ``note``: what follows from a rejection, or why the node was not judged; empty if no plugin rejects the pod.
+    ``note``: consequence of a rejection, or why the node was not judged; empty if no plugin rejects the pod.
     """
 
     name: str
@@ -39,7 +39,7 @@ class BoundNode(Struct, frozen=True):
 
 
 def bound_node(pod: Pod, judgement: Judgement, cluster: Cluster) -> BoundNode:
-    """Describe the node of a bound pod. ``judgement``: verdicts on this pod, on all nodes of ``cluster``."""
+    """Describe the node of a bound pod. ``judgement``: of this pod on all nodes of ``cluster``."""
     name = pod.node_name
     if name not in judgement.rejected and name not in judgement.feasible:
         return BoundNode(name, {}, GONE if cluster.misses_node(name) else UNREADABLE)

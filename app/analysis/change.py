@@ -1,6 +1,7 @@
-"""Change of a pod, a node or the pods on nodes that could open nodes for a pod, before it is proved.
+"""Change that might let nodes accept a pod: of the pod itself, of a node, or of the pods on nodes.
 
-Not here: which changes are tried (``app.analysis.changes``) and the proof (``app.analysis.remedies``).
+A change opens a node if the node fits the pod after it. Not here: which changes are tried (``app.analysis.changes``),
+and the proof that a change opens nodes (``app.analysis.remedies``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from app.kube.core_v1 import Node, Pod, PodSpec
 
 NODES_PER_STEP: Final = 128
 PODS_PER_STEP: Final = 512
+"""Numbers of nodes and of pods that a search visits in one step."""
+
 MOST_TRIED_OF_A_KIND: Final = 4
 """Maximum number of nodes to uncordon, of taints to tolerate, and of domains with fewer pods for each constraint."""
 
@@ -22,11 +25,14 @@ SPREAD: Final = frozenset({"PodTopologySpread"})
 
 
 class Change(Struct, frozen=True):
-    """Change to try, and the ``pod`` after it. ``without``: pods that it deletes. ``node``: the node that it changes.
+    """Change to try.
 
-    ``names``: nodes that can fit after it. ``others``: nodes that can fit too, and are judged only if some of ``names``
-    fit. ``ignores``: plugins that reject no node after it. ``reads``: in-tree plugins that read what it changes.
-    ``shown``: false if only its result is of interest. ``instead``: true if it replaces the last remedy, once proved.
+    ``sort``: constant name of the kind of change. ``text``: the change as text for users. ``pod``: the pod after the
+    change. ``without``: pods that the change deletes. ``node``: the node after the change, if it changes one.
+    ``names``: nodes that the change might open. ``others``: further such nodes, judged only if it opens some of
+    ``names``. ``ignores``: plugins that reject no node after the change. ``reads``: in-tree plugins that read what the
+    change affects. ``shown``: false if the change is tried, but is never a remedy. ``instead``: true if the change,
+    once proved, replaces the last remedy.
     """
 
     sort: str
@@ -43,7 +49,7 @@ class Change(Struct, frozen=True):
 
 
 Trials: TypeAlias = Generator[Change | None, Any, None]
-"""Changes to try, and ``None`` after a step of a long search. Receives the nodes that fit after each change."""
+"""Generator of changes to try; ``None`` ends a step of a long search. Each change is answered with the opened nodes."""
 
 
 def with_spec(pod: Pod, **changes: Any) -> Pod:

@@ -21,6 +21,8 @@ from app.kube.quantity import round_amount, shown_amount
 from app.kube.taints import UNSCHEDULABLE, Taint, Tolerance, Toleration
 
 HOME: Final = frozenset({"StickyNode"})
+"""Plugin that keeps pods on their home."""
+
 _CORDON: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
 _FIT: Final = frozenset({"NodeResourcesFit", "DynamicResources"})
 _AFFINITY: Final = frozenset({"NodeAffinity"})
@@ -28,11 +30,11 @@ _CROWDED: Final = _FIT | {"NodePorts", "NodeVolumeLimits", "VolumeRestrictions",
 """Plugins that can reject a node because of the pods on it."""
 
 _MOST_AMOUNTS: Final = 2
-"""Maximum number of amounts that are tried for a smaller request, because nominated pods can take the largest."""
+"""Maximum number of amounts to try for a smaller request. More than one, because nominated pods can use the largest."""
 
 
 class Changes:
-    """Finds the changes for pods of one profile on one snapshot."""
+    """Finds the changes to try for pods of one profile on one snapshot."""
 
     def __init__(self, cluster: Cluster, judge: Callable[[Collection[str]], Judge]) -> None:
         """``judge``: returns a judge that leaves out the given plugins."""
@@ -48,7 +50,7 @@ class Changes:
     def for_pod(self, pod: Pod, by_plugins: Mapping[frozenset[str], list[str]]) -> Trials:
         """Yield the changes to try, those of the cluster before those of the pod.
 
-        ``by_plugins``: rejected nodes by the plugins that reject them.
+        ``by_plugins``: rejected nodes by the set of plugins that reject them.
         """
         yield from self._uncordon(pod, _nodes_within(by_plugins, _CORDON | HOME))
         if names := _nodes_within(by_plugins, HOME):
@@ -70,6 +72,7 @@ class Changes:
             yield Change("NodeAffinity", text, anywhere, affinity, others, reads=_AFFINITY | SPREAD)
 
     def _uncordon(self, pod: Pod, names: Sequence[str]) -> Trials:
+        """Uncordon one of the nodes ``names``."""
         tolerance = Tolerance(pod.spec.tolerations)
         cordoned: list[tuple[Node, Node]] = []
         for number, name in enumerate(names):
@@ -86,7 +89,10 @@ class Changes:
                 yield Change("Uncordon", f"uncordon {node.name}", pod, (node.name,), node=changed)
 
     def _tolerate(self, pod: Pod, names: Sequence[str], counted: Sequence[str]) -> Trials:
-        """Tolerate a taint. ``counted``: nodes that constraints reject, and perhaps taints, but no other plugin."""
+        """Tolerate a taint of the nodes ``names``.
+
+        ``counted``: nodes that only spread constraints reject, alone or together with taints.
+        """
         tolerance = Tolerance(pod.spec.tolerations)
         tainted: dict[Taint, list[str]] = {}
         for number, name in enumerate(names):
@@ -104,9 +110,9 @@ class Changes:
             yield Change("Tolerate", text, tolerant, tainted[taint], counted, reads=_CORDON | SPREAD)
 
     def _request_less(self, pod: Pod, names: Sequence[str]) -> Trials:
-        """Lower the request for one resource to the amount that is free on a node where the pod fits without it.
+        """Lower the request for one resource to the free amount of a node that fits the pod without that request.
 
-        The shown amounts are those of the containers: without the overhead of the pod's runtime class.
+        The amounts in the texts are for the containers, without the overhead of the pod's RuntimeClass.
         """
         try:
             resources = pod.spec.resources
@@ -120,7 +126,7 @@ class Changes:
             fitting: Sequence[str] = yield Change(
                 "RequestLess", text, _requesting(pod, name, 0), left, reads=_FIT, shown=False
             )
-            lacking = {*fitting}  # of this resource alone, so that a smaller request for another one does not help
+            lacking = {*fitting}  # nodes that lack only this resource: smaller requests for others do not help there
             left = [it for it in left if it not in lacking]
             amounts: set[int] = set()
             yield from self._free(name, fitting, amounts)
@@ -132,6 +138,7 @@ class Changes:
                     break
 
     def _free(self, resource: str, names: Sequence[str], amounts: set[int]) -> Iterator[None]:
+        """Add the free amounts of a resource on the nodes ``names`` to ``amounts``."""
         for number, name in enumerate(names):
             info = self._cluster.nodes.get(name)
             if info is not None:
@@ -149,10 +156,10 @@ def _requesting(pod: Pod, resource: str, amount: int) -> Pod:
 
 
 def _nodes_within(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
-    """Return the nodes that only these plugins reject, sorted, so that each process tries the same changes."""
+    """Return the nodes that no other plugins reject, sorted, so that each process tries the same changes."""
     return tuple(sorted(name for key, names in by_plugins.items() if key <= plugins for name in names))
 
 
 def _tied(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
-    """Return the nodes that constraints reject together with some of these plugins, and with no others."""
+    """Return the nodes that PodTopologySpread and at least one of these plugins reject, but no other plugin."""
     return tuple(it for key in by_plugins if SPREAD < key <= SPREAD | plugins for it in by_plugins[key])

@@ -42,10 +42,14 @@ class BadCase(ValueError):
 
 
 class _Preempt(Struct):
+    """Field of a case that requests preemption. ``nodes``: nodes on which victims are searched."""
+
     nodes: list[str]
 
 
 class _Case(Struct):
+    """Case, of which the pod, the ``config`` and the objects are not decoded yet."""
+
     pod: Raw
     name: str = ""
     config: Raw = Raw(b"{}")
@@ -54,6 +58,8 @@ class _Case(Struct):
 
 
 class _CaseName(Struct):
+    """Name of a case, for the error if the rest of the case is invalid."""
+
     name: str = ""
 
 
@@ -68,7 +74,7 @@ _TYPE: Final = Decoder[_TypeMeta](_TypeMeta)
 _CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
-_OURS: Final = {"preset": "preset", "bind_recheck": "bindRecheck", "at_most": "atMost", "pick": "pick"}
+_HOMEPORT_FIELDS: Final = {"preset": "preset", "bind_recheck": "bindRecheck", "at_most": "atMost", "pick": "pick"}
 """Profile fields that a case must not set, because they affect only a running service.
 
 Maps the Python name to the name in the configuration file.
@@ -76,9 +82,10 @@ Maps the Python name to the name in the configuration file.
 
 
 class _CaseProfile(Struct, frozen=True):
-    """Resolved profile of a case, with the decoder and the kinds that its plugins need. Computed once per ``config``.
+    """Resolved profile of a case. Computed once per ``config``.
 
-    ``kinds``: kinds of the objects to load, by API version and kind name.
+    ``core``: decoder with all fields that the profile's plugins read. ``kinds``: kinds of the objects to load, by API
+    version and kind name.
     """
 
     profile: ResolvedProfile
@@ -92,10 +99,10 @@ class _CaseProfile(Struct, frozen=True):
 
 
 class Evaluator:
-    """Evaluates cases; caches the resolved profile of each distinct ``config``.
+    """Evaluates cases. The resolved profile of each distinct ``config`` is cached.
 
-    ``registry``: the available plugins; its default profile must be that of kube-scheduler.
-    ``release``: Kubernetes release of profiles that do not specify one.
+    ``registry``: the available plugins. Its default profile must be that of kube-scheduler. ``release``: Kubernetes
+    release of profiles that do not specify one.
     """
 
     def __init__(self, registry: Registry, guard: Guard, release: str = DEFAULT_RELEASE) -> None:
@@ -144,7 +151,7 @@ class Evaluator:
             parsed = Profile.model_validate(document)
             if "release" not in parsed.model_fields_set:
                 parsed = parsed.model_copy(update={"release": self._release})
-            if unknown := [word for name, word in _OURS.items() if name in parsed.model_fields_set]:
+            if unknown := [word for name, word in _HOMEPORT_FIELDS.items() if name in parsed.model_fields_set]:
                 return "; ".join(f"config.{word}: is not a field of KubeSchedulerConfiguration" for word in unknown)
             (profile,) = resolve((parsed,), self._registry)
         except _UNREADABLE as error:
@@ -198,6 +205,7 @@ def _decoded(line: bytes) -> _Case:
 
 
 def _name_of(line: bytes) -> str:
+    """Return the name of a case, even if its other fields are invalid; empty if it cannot be read."""
     try:
         return _CASE_NAME.decode(line).name
     except _UNREADABLE:

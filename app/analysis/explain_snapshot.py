@@ -1,8 +1,9 @@
-"""Snapshot and plugins of explain: those of the decisions, or with ``explain: complete`` separate ones.
+"""Snapshot and plugins that explain uses: those of the decisions, or with ``explain: complete`` separate ones.
 
-The separate snapshot has all fields and kinds that kube-scheduler's default filters read. A second feed fills it, after
-the feed of the decisions is complete. No verb, metric or ``/readyz`` reads the separate snapshot. So a kind that only
-explain reads cannot disturb a decision: ``not_judged`` has the filters that need a missing kind.
+A decision is the answer to a verb, such as filter or bind. The separate snapshot has all fields and kinds that
+kube-scheduler's default filters read. A second feed fills it, after the feed of the decisions is complete. No verb,
+metric or ``/readyz`` reads the separate snapshot. So no decision depends on a kind that only explain reads. If such a
+kind is missing, ``not_judged`` names the filters that need it.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ ONLY_PROFILE: Final = "explain judges only the filters of the profile: set expla
 _MOST_NAMED: Final = 3
 """Maximum number of unreadable objects of a kind that are named."""
 
+# filters that read no objects for pods without volumes or without devices, see ``_reads``
 _OF_VOLUMES: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
 _HOME: Final = "StickyNode"
 _OF_DEVICES: Final = frozenset({"DynamicResources", "NodeResourcesFit"})
 
 NOT_HERE: Final = "this Homeport does not have the plugin"
+"""Reason why a default filter is never judged, if no such plugin is installed."""
 
 Judge: TypeAlias = Literal["Homeport", "kube-scheduler", "both"]
 """Program that runs a filter. ``both``: kube-scheduler runs it, and Homeport checks it again at bind."""
@@ -48,8 +51,8 @@ Judge: TypeAlias = Literal["Homeport", "kube-scheduler", "both"]
 class ExplainedProfile(Struct, frozen=True):
     """Filters of one profile and of kube-scheduler's default profile, in the order in which they are judged.
 
-    ``judges``: program that runs each filter. ``kinds``: kinds that each plugin reads besides pods and nodes.
-    ``never_judged``: why a filter can never be judged. All three by plugin name.
+    All fields are by plugin name. ``judges``: program that runs each filter. ``kinds``: kinds that each plugin reads
+    besides pods and nodes. ``never_judged``: why explain can never judge the filter.
     """
 
     judges: Mapping[str, Judge]
@@ -73,7 +76,7 @@ class ExplainedProfile(Struct, frozen=True):
 
     @property
     def adds_filters(self) -> bool:
-        """True if explain judges filters that the profile does not run."""
+        """True if explain judges filters that the profile does not run, or runs only at bind."""
         return any(judge != "Homeport" for name, judge in self.judges.items() if name not in self.never_judged)
 
 
@@ -142,13 +145,13 @@ class ExplainSnapshot:
     def not_judged(self, profile: str, pod: Pod | None = None) -> Mapping[str, str]:
         """Return the filters that cannot be judged now, by plugin name, each with the reason as a phrase for users.
 
-        With ``pod``, objects that cannot be read do not matter to filters that read none for this pod.
+        ``pod``: the pod to judge. Unreadable objects are then ignored for filters that read no such object for it.
         """
         judges = self._profiles[profile].judges
         return {plugin: why for plugin, why in self.not_usable(profile, pod).items() if plugin in judges}
 
     def not_usable(self, profile: str, pod: Pod | None = None) -> Mapping[str, str]:
-        """Return all plugins that cannot be used now, like ``not_judged``: also those that are no filters."""
+        """Like ``not_judged``, for all plugins of the profile, not only for filters."""
         known = self._profiles[profile]
         reasons = dict(known.never_judged)
         if not self.is_own and not self.cluster.unreadable:
@@ -162,7 +165,7 @@ class ExplainSnapshot:
         return reasons
 
     def _problem_of(self, kind: Kind[Any], state: FeedState | None) -> str:
-        """Return why the objects of the kind are not known; empty if they are."""
+        """Return why the snapshot does not have the current objects of the kind; empty if it has them."""
         resource = guessed_plural(kind)
         if state is not None and state.state == "forbidden":
             return f"no permission to list and watch {'.'.join(filter(None, (resource, group_of(kind))))}"
@@ -173,7 +176,7 @@ class ExplainSnapshot:
         return ""
 
     def _unreadable(self, kind: Kind[Any]) -> str:
-        """Return which objects of the kind cannot be read; empty if all can."""
+        """Return text that names the objects of the kind that cannot be read; empty if all can be read."""
         keys = self.cluster.unreadable.of(kind)
         named = ", ".join(printable("/".join(filter(None, key))) for key in islice(keys, _MOST_NAMED))
         if len(keys) > _MOST_NAMED:
@@ -200,15 +203,15 @@ class ExplainSnapshot:
         return all(states[repr(kind)].synced for kind in (PODS, NODES))
 
     def age(self) -> float:
-        """Return the seconds since the last contact to pods or to nodes, whichever is longer ago."""
+        """Return the seconds since the last contact with the API server, for pods or for nodes: the longer time."""
         states = self._feed.states()
         return max(states[repr(kind)].age for kind in (PODS, NODES))
 
     def require_namespace(self, name: str) -> None:
-        """Raise ``VerbFailure`` if a namespace does not exist; its message offers similar names.
+        """Raise ``VerbFailure`` if a namespace does not exist. The message offers similar names.
 
-        A snapshot has namespaces only if a plugin reads them. Else nothing is raised, because a namespace that does not
-        exist then looks like one without pods.
+        A snapshot has Namespace objects only if a plugin reads them. Without them, nothing is raised, because a missing
+        namespace cannot be told from one without pods.
         """
         listed = self._namespaces_of(self.cluster) or self._namespaces_of(self._deciding)
         every = {*listed, *self.cluster.namespaces(), *self._deciding.namespaces()}
@@ -225,7 +228,7 @@ class ExplainSnapshot:
         return {name for _, name in (*cluster.others.keys(NAMESPACES), *cluster.unreadable.of(NAMESPACES))}
 
     def taken_at(self) -> datetime:
-        """Return the time of the snapshot: that of the last contact to pods and nodes, or that of the saved file."""
+        """Return the time of the snapshot: of the last contact (see ``age``), or of the saved file."""
         return datetime.fromtimestamp(time() - self.age() if self._saved_at is None else self._saved_at, UTC)
 
     def in_flight(self) -> list[Pod]:
@@ -241,7 +244,7 @@ class ExplainSnapshot:
 
 
 def _reads(plugin: str, kind: Kind[Any], pod: Pod) -> bool:
-    """Return false if the filter reads no object of the kind for this pod, because it has no volumes or no devices."""
+    """Return False if the filter reads no object of the kind for this pod, because it has no volumes or devices."""
     spec = pod.spec
     if spec.oversized:
         return True

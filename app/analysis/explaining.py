@@ -1,4 +1,4 @@
-"""Explains a pod: judges it on all nodes, groups nodes by their reasons, and tries changes that would open nodes.
+"""Explains a pod: judges it on all nodes, groups nodes by reasons, and tries changes that might let nodes accept it.
 
 An explanation is read-only. It works in short steps, and each step reads the snapshot as it is then.
 """
@@ -41,7 +41,7 @@ from app.verbs.stepwise import decide_prepared, run_stepwise, yield_to_loop
 from app.verbs.unserved import printable
 
 MOST_SECONDS: Final = 1.0
-"""Maximum processor time of one explanation, in seconds. After that, no further remedies are tried."""
+"""Processor time of one explanation, in seconds, after which no further changes are tried."""
 
 _FINISHED: Final = " (finished pods are not in the snapshot)"
 _FIT: Final = "NodeResourcesFit"
@@ -73,12 +73,12 @@ class Explained(Struct, frozen=True):
 
     ``judged_at``: RFC 3339; time of the snapshot. ``by``: program that runs each filter, by plugin: Homeport,
     kube-scheduler or both. ``gate``: rejection of PreEnqueue, which keeps the pod out of the queue; Success if there is
-    none. ``groups``: all nodes that do not fit, the largest group first. ``impossible``: sentences on what cannot work,
-    if no node fits. ``not_judged``: reason for each filter of kube-scheduler's default profile without a verdict, by
-    plugin. ``incomplete``: true if changes were left out because the time was over, or because there were too many and
-    none of the first ones helps. ``seconds``: processor time of the verdict and the search. ``scheduler``: what
-    kube-scheduler wrote on the pod; ``None`` if it wrote nothing. ``bound``: node of a bound pod. ``home``: the pod's
-    home, if the pod has or gets one.
+    none. ``groups``: all nodes that do not fit, the largest group first. ``needs``: requested resources.
+    ``impossible``: sentences on demands that the cluster cannot meet, if no node fits. ``not_judged``: why a filter of
+    kube-scheduler's default profile gave no verdict, by plugin. ``incomplete``: true if changes were left out because
+    the time was used up, or because there were too many and none of the first ones helps. ``seconds``: processor time
+    of the verdict and the search. ``scheduler``: message of kube-scheduler in the pod's status; ``None`` if there is
+    none. ``bound``: node of a bound pod. ``home``: the pod's home, if the pod has or gets one.
     """
 
     profile: str
@@ -130,10 +130,10 @@ class Explainer:
         return self._cluster.core.decode_pod(raw)
 
     async def explain(self, pod: Pod, node: str = "", *, seconds: float = MOST_SECONDS) -> Explained:
-        """Explain a pod as if it had no node; if it has one, also what each plugin says of that node now.
+        """Explain a pod as if it had no node. For a bound pod, add each plugin's present verdict on its node.
 
-        If ``node`` is the name of a node, also give each plugin's verdict there. ``seconds``: maximum processor time,
-        after which no more remedies are tried. A plugin that fails is named in ``not_judged``. Raises ``VerbFailure``.
+        ``node``: name of a node on which each plugin's verdict is added; empty for none. ``seconds``: processor time
+        after which no more changes are tried. A plugin that fails is named in ``not_judged``. Raises ``VerbFailure``.
         """
         require_snapshot(self._context.problem)
         require_snapshot(self._snapshot.problem)
@@ -196,8 +196,8 @@ class Explainer:
     async def _explain_plugins(self, inquiry: _Inquiry) -> Mapping[str, Explanation]:
         """Return the explanations of the judged plugins.
 
-        Plugins of the profile are the deciding instances, on the snapshot of the decisions: only these remember failed
-        writes, for example. A plugin without a verdict is left out if it fails here too.
+        For plugins of the profile, the instances that decide are called, with the snapshot of the decisions. Only they
+        remember failed writes, for example. A plugin without a verdict is left out if it fails here too.
         """
         await yield_to_loop()
         explained = await decide_prepared(partial(self._explain_deciding, inquiry))
@@ -205,6 +205,7 @@ class Explainer:
         return await inquiry.deciding.explain_later(explained, inquiry.judgement.feasible)
 
     def _explain_deciding(self, inquiry: _Inquiry) -> dict[str, Explanation]:
+        """Return the explanations of the plugins of the profile, by the instances that decide."""
         cluster, pod = self._context.cluster, inquiry.known
         with cluster.without(pod.uid, pod.key):
             return inquiry.deciding.explain(pod, Candidates.of(cluster.nodes), inquiry.not_judged)
@@ -216,7 +217,7 @@ class Explainer:
             return inquiry.framework.explain(inquiry.known, Candidates.of(self._cluster.nodes), without=without)
 
     async def _try_changes(self, inquiry: _Inquiry, seconds: float, changes: _Changes) -> None:
-        """Find the remedies, and what cannot work if no node fits."""
+        """Find the remedies. If no node fits, also find the demands that the cluster cannot meet."""
         pod, judgement, remedies = inquiry.pod, inquiry.judgement, changes.remedies
         search = Remedies(self._cluster, inquiry.judge)
         proving = Limited(search.steps(pod, judgement, remedies), seconds)
@@ -231,11 +232,11 @@ class Explainer:
             changes.seconds += doubting.seconds
 
     def _preemption(self, inquiry: _Inquiry, changes: _Changes) -> Iterator[None]:
-        """Find the evictions that nobody makes, if Homeport decides about spread for a scheduler."""
+        """Find evictions that would help, but that kube-scheduler does not make if Homeport decides about spread."""
         framework, pod = inquiry.framework, inquiry.pod
         unusable = self._snapshot.not_usable(framework.scheduler_name, pod)
         if inquiry.deciding.preset == "delegated" and not inquiry.not_judged and can_preempt(framework, unusable):
-            with suppress(PluginError):  # the guard has logged the fault, and the explanation is right without
+            with suppress(PluginError):  # the guard has logged the fault, and the explanation is correct without it
                 yield from add_preemption(
                     framework, inquiry.judge(), pod, inquiry.judgement, self._stays, changes.impossible
                 )
@@ -248,6 +249,7 @@ class Explainer:
         return needs
 
     async def _on_node(self, inquiry: _Inquiry, name: str) -> NodeAnswer:
+        """Return the verdicts on one node, and its scores if it fits. Raises ``VerbFailure`` if it is gone."""
         judgement = inquiry.judgement
         if name not in judgement.rejected and name not in judgement.feasible:
             raise VerbFailure("nothing_to_do", f'nodes "{printable(name)}" not found')
@@ -261,6 +263,7 @@ class Explainer:
         return NodeAnswer(name, verdicts, by_plugin, total)
 
     def _scores(self, inquiry: _Inquiry) -> Scores:
+        """Return the scores of the nodes that fit, from all plugins that explain judges."""
         scoring = inquiry.framework.scoring_without(inquiry.not_judged)
         with inquiry.judge().seen(inquiry.pod):
             nodes = self._cluster.nodes
@@ -269,7 +272,7 @@ class Explainer:
 
 
 class _Inquiry:
-    """Pod that is being explained, and its verdicts so far. ``known``: the pod; ``pod``: the pod without a node.
+    """Pod that is being explained, and its verdicts so far. ``known``: the pod. ``pod``: its copy without a node.
 
     ``deciding``: framework of the decisions. ``framework``: runs all filters that explain judges.
     """
@@ -300,10 +303,10 @@ class _Inquiry:
 
 
 class _Changes(Struct):
-    """Changes that open nodes, and sentences on what cannot work.
+    """Changes that open nodes, and sentences on demands that the cluster cannot meet.
 
-    ``are_complete``: false if changes were left out because the time was over, or because there were too many and none
-    of the first ones helps. ``seconds``: processor time of the search.
+    ``are_complete``: false if changes were left out because the time was used up, or because there were too many and
+    none of the first ones helps. ``seconds``: processor time of the search.
     """
 
     remedies: list[Remedy] = []

@@ -21,12 +21,14 @@ _IGNORE: Final = "Ignore"
 _FIT: Final = "NodeResourcesFit"
 _SPREAD: Final = "PodTopologySpread"
 _OTHERS: Final = frozenset(KUBE_SCHEDULER_DEFAULTS) - {_SPREAD}
+"""In-tree plugins except PodTopologySpread."""
+
 _TAINTS: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
 _ONE_CAUSE: Final = {
     **dict.fromkeys(("NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"), "VolumeBinding"),
     **dict.fromkeys(_TAINTS, "TaintToleration"),
 }
-"""Names that stand for plugins which can reject a node for the same cause."""
+"""Common name of plugins that can reject a node for the same cause, by plugin."""
 
 _NODES_PER_STEP: Final = 128
 
@@ -55,7 +57,7 @@ class Impossibilities:
             sentences += _several_plugins(judgement)
 
     def _too_large(self, pod: Pod, sentences: list[str]) -> Iterator[None]:
-        """Compare each request with the largest node, without the pods that run there."""
+        """Add a sentence for each request that is larger than the allocatable amount of every node."""
         try:
             requests = pod.spec.resources.requests
         except NotDecoded:
@@ -82,9 +84,10 @@ class Impossibilities:
         limited: Sequence[TopologySpreadConstraint],
         sentences: list[str],
     ) -> Iterator[None]:
-        """Count domains of the constraints ``limited``. With fewer than ``minDomains``, each takes ``maxSkew`` pods.
+        """Add a sentence for each constraint in ``limited`` that has fewer usable domains than ``minDomains``.
 
-        ``hard``: all hard constraints, because only nodes with all their keys count.
+        Each domain then takes at most ``maxSkew`` pods. ``hard``: all hard constraints of the pod. Only nodes with all
+        their topology keys count.
         """
         keys = {it.topology_key for it in hard}
         domains: list[set[str]] = [set() for _ in limited]
@@ -107,9 +110,9 @@ class Impossibilities:
     def _contradiction(
         self, pod: Pod, judgement: Judgement, hard: Sequence[TopologySpreadConstraint], sentences: list[str]
     ) -> Iterator[None]:
-        """Judge each hard constraint alone, on the nodes that all other plugins accept.
+        """Judge each hard constraint alone, on the nodes that only PodTopologySpread rejects.
 
-        If each constraint accepts some of these nodes, the constraints exclude each other.
+        If each constraint accepts some of these nodes, add the sentence that the constraints exclude each other.
         """
         rejected = judgement.rejected.items()
         names = [name for name, statuses in rejected if all(status.plugin == _SPREAD for status in statuses)]
@@ -125,9 +128,9 @@ class Impossibilities:
 
 
 def _counts(constraint: TopologySpreadConstraint, rejecting: Collection[str]) -> bool:
-    """Return true if the constraint counts a node although the plugins ``rejecting`` reject it.
+    """Return True if the constraint counts the domain of a node that the plugins ``rejecting`` reject.
 
-    That depends on the constraint's ``nodeAffinityPolicy`` and ``nodeTaintsPolicy``.
+    It depends on the constraint's ``nodeAffinityPolicy`` and ``nodeTaintsPolicy``.
     """
     is_matched = constraint.node_affinity_policy == _IGNORE or "NodeAffinity" not in rejecting
     return is_matched and (constraint.node_taints_policy != HONOR or _TAINTS.isdisjoint(rejecting))

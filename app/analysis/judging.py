@@ -1,7 +1,8 @@
-"""Judges a pod on every node with every filter, also after the first rejection.
+"""Judges a pod on every node with every filter, even if another filter rejects the node.
 
 A decision stops at the first plugin that rejects a node. An explanation shows all rejections, so this module runs each
-filter on all nodes. It works in short steps, each on the snapshot as it is then: no decision depends on the result.
+filter on all nodes. It works in short steps, and each step reads the snapshot as it is then. No decision depends on the
+result.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ _FIRST: Final = 32
 """Number of nodes in the first step. Later steps adapt to the time of the previous one."""
 
 _MOST: Final = 2048
+"""Maximum number of nodes in a step."""
+
 MOST_ATTEMPTS: Final = 16
-"""Maximum number of attempts to judge some nodes. The counts for one pod can displace each other from the cache."""
+"""Maximum number of attempts for one step, because the counts for one pod can displace each other from the cache."""
 
 RUN_SECONDS: Final = 0.0032
-"""Seconds after which a judgement lets other tasks run. With the step under way, it runs for less than 5 ms."""
+"""Seconds after which a judgement yields to other tasks. With its last step, it then has run for less than 5 ms."""
 
 _STEP_SECONDS: Final = 0.001
 """Processor time that a step should take. The next step has up to four times as many nodes, or half as many."""
@@ -61,7 +64,7 @@ class Judgement(Struct):
         return len(self.rejected) + len(self.feasible)
 
     def share(self, status: Status) -> Status:
-        """Return the same object for equal statuses, so that nodes can be grouped by the identity of their statuses."""
+        """Return one object for all equal statuses, so that nodes can be grouped by the identity of their statuses."""
         return self._shared.setdefault(status, status)
 
     def by_reasons(self) -> dict[tuple[Status, ...], list[str]]:
@@ -96,14 +99,17 @@ class _Prepared(Struct, frozen=True):
 
 
 class Judge:
-    """Judges pods with the filters of one profile on one snapshot. The plugins must be read-only meanwhile."""
+    """Judges pods with the filters of one profile on one snapshot. Call it only within ``read_only``.
+
+    In a what-if, the plugins have no API server, and ``read_only`` is not needed.
+    """
 
     def __init__(
         self, framework: Framework, cluster: Cluster, ignored: Collection[str] = (), added: Sequence[Pod] = ()
     ) -> None:
         """``ignored``: plugins that give no verdict, because objects that they need are not known.
 
-        ``added``: pods that are on a node, although the snapshot does not have them there yet.
+        ``added``: pods that have a node, but are without it in the snapshot, such as pods whose bind is in flight.
         """
         self._added = added
         self._filters: Filters = framework.filters
@@ -122,7 +128,7 @@ class Judge:
         """Judge the nodes ``names`` (all if ``None``) and add the verdicts to ``judgement``, in short steps.
 
         ``without``: other pods that are left out, as if they were deleted. ``nodes``: changed copies of nodes, which
-        plugins see instead. A plugin that raises an exception is recorded in ``faults``, and gives no verdict on the
+        replace these nodes. A plugin that raises an exception is recorded in ``faults``, and gives no verdict on the
         remaining nodes.
         """
         every = tuple(self._cluster.nodes) if names is None else tuple(names)
@@ -152,18 +158,18 @@ class Judge:
         with shown, self._cluster.without(pod.uid, pod.key):
             yield
 
-    def crowded(self, pod: Pod, names: Sequence[str]) -> list[NodeInfo]:
-        """Return nodes like filters see them: without the pod, with the added pods, and with pods nominated there."""
+    def with_nominated(self, pod: Pod, names: Sequence[str]) -> list[NodeInfo]:
+        """Return nodes as the filters get them: without the pod, and with the added and nominated pods."""
         with self.seen(pod):
             known = [info for name in names if (info := self._cluster.nodes.get(name)) is not None]
             return [info.with_pods(pods) if (pods := self._nominated_to(info.name, pod)) else info for info in known]
 
     def _nominated_to(self, name: str, pod: Pod) -> Sequence[Pod]:
-        """Return the pods nominated to a node that the filters count there."""
+        """Return the pods that are nominated to a node and count there when ``pod`` is filtered."""
         return self._filters.nominated_to(name, pod) if name in self._filters.nominations.nominated_nodes else ()
 
     def _judge(self, pod: Pod, names: Sequence[str], judgement: Judgement) -> None:
-        """Judge some nodes without an ``await``. Raises ``PluginError`` or ``Unprepared``, and then changes nothing."""
+        """Judge some nodes without an ``await``. Raises ``PluginError`` or ``Unprepared``, and then adds nothing."""
         nodes = self._cluster.nodes
         state = CycleState()
         prepared = self._prepare(state, pod, judgement)
@@ -195,7 +201,7 @@ class Judge:
                 judgement.feasible.append(name)
 
     def _prepare(self, state: CycleState, pod: Pod, judgement: Judgement) -> _Prepared:
-        """Run PreFilter of every plugin, also after a rejection."""
+        """Run PreFilter of every plugin, even if one rejects the pod. Raises ``PluginError``."""
         self._filters.guard.begin_evaluation(pod)
         everywhere: list[Status] = []
         allowed: dict[str, frozenset[str]] = {}
@@ -227,7 +233,7 @@ class Judge:
         rejections: dict[str, list[Status]],
         judgement: Judgement,
     ) -> None:
-        """Judge nodes with nominated pods again, as if these pods ran there. Like in kube-scheduler, both must pass."""
+        """Judge nodes again with the pods that are nominated there. As in kube-scheduler, both verdicts must pass."""
         for name in candidates.names if self._filters.nominations.nominated_nodes else ():
             if not (pods := self._nominated_to(name, pod)):
                 continue
@@ -267,7 +273,7 @@ class Judge:
 
 
 def _attempted(attempts: int) -> int:
-    """Return the number of attempts after one more. Raises ``VerbFailure`` after ``MOST_ATTEMPTS``."""
+    """Return ``attempts`` plus one. Raises ``VerbFailure`` after ``MOST_ATTEMPTS``."""
     if attempts == MOST_ATTEMPTS:
         raise VerbFailure("out_of_time", "the counts that the pod's constraints need do not stay cached")
     return attempts + 1

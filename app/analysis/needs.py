@@ -1,4 +1,4 @@
-"""Compares the resources that a pod requests with the room on all nodes."""
+"""Compares the resources that a pod requests with the free amounts of all nodes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _NODES_PER_STEP: Final = 128
 
 
 class ResourceNeed(Struct, frozen=True):
-    """A requested resource: amount ``requested``, sum that is ``free`` on all nodes, and the most free on one ``node``.
+    """Requested resource. ``requested``: amount. ``free``: sum of the free amounts of all nodes.
 
+    ``most_free``: largest free amount of one node. ``node``: name of that node; empty if no node has a free amount.
     Amounts are in the units of ``ResourceList``.
     """
 
@@ -28,9 +29,10 @@ class ResourceNeed(Struct, frozen=True):
 
 
 def add_needs(judge: Judge, pod: Pod, names: Sequence[str], needs: list[ResourceNeed]) -> Iterator[None]:
-    """Add up the free amount of each resource that the pod requests on the nodes ``names``, in short steps.
+    """Add a need for each resource that the pod requests, with the free amounts on the nodes ``names``, in short steps.
 
-    The same pods take room as for the filters of ``judge``. Nothing is added if the snapshot lacks requests.
+    Free amounts are computed from the pods that the filters of ``judge`` count. No need is added if the snapshot does
+    not have requests.
     """
     try:
         requests = pod.spec.resources.requests
@@ -38,7 +40,7 @@ def add_needs(judge: Judge, pod: Pod, names: Sequence[str], needs: list[Resource
         return
     free, most = dict.fromkeys(requests, 0), dict.fromkeys(requests, (0, ""))
     for start in range(0, len(names), _NODES_PER_STEP):
-        for node in judge.crowded(pod, names[start : start + _NODES_PER_STEP]):
+        for node in judge.with_nominated(pod, names[start : start + _NODES_PER_STEP]):
             for name, left in node.free(requests).items():
                 free[name] += left
                 if left > most[name][0]:

@@ -1,4 +1,4 @@
-"""Nodes by zone with their fill, and the pods of one node."""
+"""Nodes by zone with their requested CPU and memory, and the resources of one node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.
 class NodeCondition(StrEnum):
     """Why a node accepts no new pods; ``READY`` if it accepts them.
 
-    A node is not ready if it has one of the taints that the node controller sets then.
+    A node counts as not ready if it has the taint of the node lifecycle controller for that.
     """
 
     READY = "ready"
@@ -33,8 +33,8 @@ class NodeCondition(StrEnum):
 class NodeCell(Struct, frozen=True, array_like=True):
     """Node on the map, encoded as a JSON array.
 
-    ``cpu`` and ``memory``: requested share of what pods can use, in percent, above 100 if the node is overbooked;
-    ``None`` if the snapshot has no requests.
+    ``cpu`` and ``memory``: requested share of the allocatable amount, in percent, rounded up. Above 100 if the pods
+    request more than the node has; ``None`` if the snapshot has no requests. ``pods``: number of pods.
     """
 
     name: str
@@ -60,6 +60,7 @@ def cell_of(info: NodeInfo) -> NodeCell:
 
 
 def condition_of(node: Node) -> NodeCondition:
+    """Return the first condition that applies: not ready, cordoned, tainted, else ready."""
     if any(taint.key in _NOT_READY for taint in node.taints):
         return NodeCondition.NOT_READY
     if node.unschedulable:
@@ -68,6 +69,7 @@ def condition_of(node: Node) -> NodeCondition:
 
 
 def _percent(info: NodeInfo, resource: str) -> int | None:
+    """Return the requested share in percent; 100 if the node has none of a requested resource."""
     try:
         available, requested = info.allocatable.get(resource, 0), info.requested.get(resource, 0)
     except NotDecoded:

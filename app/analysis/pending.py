@@ -1,7 +1,7 @@
 """Lists the pods that wait for a node, each with the reason that matters most.
 
-The reason that matters most is that of the plugin that alone rejects the most nodes. Pods with equal inputs are
-judged once. A page judges a limited number of such groups; for other pods it shows their last verdict.
+That is the reason of the plugin that alone rejects the most nodes. Pods with equal inputs are judged once. A page
+judges a limited number of such groups. For other pods, it shows their last verdict.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ MOST_LISTED: Final = 500
 """Maximum number of pods on one page."""
 
 _MOST_REMEMBERED: Final = 10_000
+"""Maximum number of groups of equal pods whose last verdict is remembered."""
 
 Inputs = tuple[object, ...]
 """Inputs of the verdict on a pod, besides the cluster. Pods of one controller usually have equal inputs."""
@@ -44,10 +45,10 @@ Inputs = tuple[object, ...]
 class MainReason(Struct, frozen=True):
     """Summary of the verdict on a pod. ``feasible`` and ``total``: numbers of nodes.
 
-    ``plugin`` and ``reasons``: the plugin that alone rejects the most nodes, and the reasons that it gives most often.
-    ``opens``: number of nodes that it alone rejects. ``plugin`` is empty if no node is rejected, or if the pod cannot
-    be judged; then ``reasons`` says why. ``judged_at``: seconds since 1970. ``not_judged``: default filters that were
-    left out.
+    ``plugin``: the one that alone rejects the most nodes. ``reasons``: the reasons that it gives most often.
+    ``opens``: number of nodes that it alone rejects. If no node is rejected, ``plugin`` is empty. If the pod cannot be
+    judged, ``plugin`` is empty and ``reasons`` has the error. ``judged_at``: seconds since 1970. ``not_judged``:
+    default filters that were left out.
     """
 
     feasible: int
@@ -60,9 +61,10 @@ class MainReason(Struct, frozen=True):
 
 
 class WaitingForNode(Struct, frozen=True):
-    """Pod without a node. ``since``: RFC 3339; when kube-scheduler first failed to place it, else when it was created.
+    """Pod without a node. ``since``: result of ``waits_since``.
 
-    ``reason``: ``None`` if it was not judged yet, or has no profile. ``profile``: empty if it has none.
+    ``reason``: ``None`` if the pod was not judged yet, or if no profile serves it. ``profile``: its name; empty if no
+    profile serves the pod.
     """
 
     pod: Pod
@@ -88,10 +90,9 @@ class PendingPods:
         self._known = Newest[Inputs, MainReason](_MOST_REMEMBERED)
 
     async def page(self, namespace: str = "", start: int = 0, selector: Selector = EVERYTHING) -> PendingPage:
-        """Return the pods from number ``start`` on that ``selector`` matches.
+        """Return a page of the waiting pods that ``selector`` matches, from position ``start``.
 
-        ``namespace``: only its pods; empty for all namespaces. Raises ``VerbFailure``, also if the namespace does not
-        exist.
+        ``namespace``: empty for all namespaces. Raises ``VerbFailure``, also if the namespace does not exist.
         """
         require_snapshot(self._context.problem)
         if namespace:
@@ -136,9 +137,9 @@ class PendingPods:
                     self._known.put(group.inputs, reason)
 
     async def _reason(self, framework: Framework, pod: Pod) -> MainReason | None:
-        """Return the main reason of a pod, without a plugin and numbers if a plugin fails.
+        """Return the main reason of a pod. If a plugin fails, the reason is the error, without plugin and numbers.
 
-        Return ``None`` if the snapshot of explain cannot be used now. The last known reason then stays.
+        Return ``None`` if the snapshot of explain cannot be used now. The last known reason is then kept.
         """
         judgement = Judgement()
         try:
@@ -176,14 +177,15 @@ def _judged_at(group: _EqualPods) -> float:
 
 
 def waits_since(pod: Pod) -> str:
+    """Return when kube-scheduler first failed to place the pod, else when it was created. RFC 3339."""
     return pod.unschedulable_since or pod.created
 
 
 def inputs_of(pod: Pod) -> Inputs:
-    """Return the inputs of the verdicts on a pod. Specs of equal pods are one object.
+    """Return the inputs of the verdicts on a pod. Pods with equal specs share one spec object.
 
-    Of the annotations, only those of Homeport's domain are inputs, for example a policy. The ordinal at the end of a
-    pod's name is an input, because a controller can keep a home for each ordinal. Pods of a ReplicaSet have none.
+    A decoded pod has only the annotations of Homeport's domain, for example a policy. The ordinal at the end of a pod's
+    name is an input, because a controller can keep a home for each ordinal. Pods of a ReplicaSet have no ordinal.
     """
     owner, ordinal = pod.owner, ""
     if owner is not None and owner.kind != REPLICA_SETS.kind:
@@ -197,7 +199,7 @@ def inputs_of(pod: Pod) -> Inputs:
 def main_reason(judgement: Judgement) -> MainReason:
     """Return the reason that matters most: of the plugin that alone rejects the most nodes.
 
-    If each node is rejected by several plugins, it is the plugin that rejects the most nodes; its ``opens`` is 0.
+    If each node is rejected by several plugins, the plugin that rejects the most nodes is used, with ``opens`` 0.
     """
     alone: dict[str, int] = {}
     rejects: dict[str, int] = {}

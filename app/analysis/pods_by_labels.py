@@ -1,4 +1,4 @@
-"""Counts of bound pods by label set, for estimates that must not fill the cached counts of the decisions."""
+"""Counts of bound pods by label set, for estimates that must not fill the decisions' cache of counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.kube.selectors import IN, Selector
 
 
 class PodsByLabels:
-    """Bound pods of each namespace by label set, and the label sets by label, for estimates without cached counts."""
+    """Index of bound pods: how many pods with a label set each node has, for each namespace."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[str, LabelSet], Counter[str]] = {}
@@ -30,7 +30,10 @@ class PodsByLabels:
     def by_domain(
         self, namespace: str, constraint: TopologySpreadConstraint, labels: LabelSet, domain_of: Mapping[str, str]
     ) -> Counter[str]:
-        """Return the number of pods that the constraint of a pod with ``labels`` selects, by domain."""
+        """Return the number of pods that the constraint of a pod with ``labels`` selects, by domain.
+
+        ``domain_of``: domain of each node. Pods on other nodes are not counted.
+        """
         counts: Counter[str] = Counter()
         if constraint.selector is None:
             return counts
@@ -44,7 +47,10 @@ class PodsByLabels:
         return counts
 
     def _candidates(self, namespace: str, selector: Selector) -> Iterable[LabelSet]:
-        """Return the label sets that can match: those with the first label that needs a certain value, else all."""
+        """Return the label sets that can match: those with the first label for which the selector allows one value.
+
+        If there is no such label, return all label sets of the namespace.
+        """
         for requirement in selector.requirements:
             if requirement.operator == IN and len(requirement.values) == 1:
                 return self._with.get((namespace, requirement.key, requirement.values[0]), ())

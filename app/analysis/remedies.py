@@ -1,8 +1,8 @@
 """Single changes that would open nodes for a pod, each proved by judging the pod again with the change applied.
 
 A change of the pod is judged on the nodes that only the changed rule rejects. A change of a node is judged on that
-node. An overlay leaves out deleted pods and shows changed nodes. Nothing is shown that was not judged, and nothing in
-the cluster changes.
+node. An overlay of the snapshot leaves out deleted pods and has the changed nodes. Only changes that were judged are
+shown, and the real cluster does not change.
 
 Not here: the verdict that the remedies start from (``app.analysis.judging``), and which changes are tried
 (``app.analysis.changes``).
@@ -31,15 +31,20 @@ MOST_TRIED: Final = 24
 """Maximum number of changes that are judged for one explanation."""
 
 _MOST_OF_A_SORT: Final = 12
+"""Maximum number of changes of one sort that are judged for one explanation."""
+
 _MOST_NAMED: Final = 10
+"""Maximum number of nodes that are named for a remedy."""
+
 _IN_TREE: Final = frozenset(KUBE_SCHEDULER_DEFAULTS)
+"""In-tree plugins of kube-scheduler's default profile."""
 
 
 class Remedy(Struct, frozen=True):
-    """One change after which nodes fit. ``change``: what to do. ``opens``: number of nodes that fit then.
+    """One change after which nodes fit. ``change``: text for users. ``opens``: number of nodes that fit after it.
 
-    ``nodes``: the first of these nodes. ``sort``: constant name of the sort of change, for programs. ``pods``: names of
-    the pods that the change deletes, in the namespace of the explained pod.
+    ``nodes``: the first of these nodes by name. ``sort``: constant name of the kind of change, for programs. ``pods``:
+    names of the pods that the change deletes, in the namespace of the explained pod.
     """
 
     sort: str
@@ -62,7 +67,7 @@ class Remedies:
 
     @property
     def untried(self) -> bool:
-        """True if some changes were not tried, because there were too many."""
+        """True if some changes were not tried because there were too many."""
         return self._is_over or self._changes.untried
 
     def steps(self, pod: Pod, judgement: Judgement, remedies: list[Remedy]) -> Iterator[None]:
@@ -81,9 +86,9 @@ class Remedies:
             yield
 
     def _try(self, change: Change, remedies: list[Remedy]) -> Generator[None, None, Sequence[str]]:
-        """Return which nodes fit after a change, and add the change to ``remedies`` if there are any.
+        """Return the nodes that fit after a change. If there are any, add the change to ``remedies``.
 
-        No node fits after a change that is not judged, because too many were.
+        Return no nodes, without judging the change, if too many changes were judged before.
         """
         key = (change.text, tuple(it.uid for it in change.without))
         if key in self._fitting:
@@ -105,7 +110,7 @@ class Remedies:
         return fitting
 
     def _judged(self, change: Change, names: Collection[str]) -> Generator[None, None, list[str]]:
-        """Return which of the nodes ``names`` fit after a change."""
+        """Return those of the nodes ``names`` that fit after a change."""
         left, nodes = [*names], () if change.node is None else (change.node,)
         for ignored in _rounds(change):
             after = Judgement()
@@ -117,9 +122,9 @@ class Remedies:
 def _rounds(change: Change) -> Iterator[Collection[str]]:
     """Yield the plugins to ignore in each round of judging a change.
 
-    In the first round, ``change.reads`` and all plugins that are not in-tree judge. The other plugins accept these
-    nodes, and read nothing that the change replaces. If the change deletes pods or changes a node, all plugins judge in
-    the last round.
+    In the first round, only ``change.reads`` and out-of-tree plugins judge. The other in-tree plugins accepted these
+    nodes before, and read nothing that the change affects. If the change deletes pods or changes a node, a last round
+    follows, in which all plugins judge except ``change.ignores``. A changed node has only this round.
     """
     if change.node is None:
         yield change.ignores | (_IN_TREE - change.reads)
@@ -130,6 +135,6 @@ def _rounds(change: Change) -> Iterator[Collection[str]]:
 def best(remedies: Iterable[Remedy]) -> list[Remedy]:
     """Return at most ``MOST_SHOWN`` remedies, first those that open the most nodes; equal ones keep their order.
 
-    The change to a soft constraint comes last, because it opens all nodes and gives up the purpose of the constraint.
+    Making a constraint soft comes last, because it opens many nodes but gives up the purpose of the constraint.
     """
     return sorted(remedies, key=lambda it: (it.sort == SOFT, -it.opens))[:MOST_SHOWN]

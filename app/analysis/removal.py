@@ -1,8 +1,7 @@
 """Order in which a scale-down removes the pods of a workload.
 
 Source of the rules: ``controller_utils.go`` and the controllers of Kubernetes 1.36. The snapshot lacks restarts. It has
-phases, readiness and deletion costs only if a plugin reads them. The order is that of pods that do not differ in what
-the snapshot lacks.
+phases, readiness and deletion costs only if a plugin reads them. Pods are treated as equal in what the snapshot lacks.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _NANOSECONDS: Final = 1e9
 def removal_order(kind: str, pods: Sequence[Pod], now: datetime) -> list[Pod]:
     """Return the pods of a workload in the order in which a scale-down removes them. ``now`` has a time zone.
 
-    StatefulSet: the highest ordinal first. ReplicaSet: pods without a node, pending ones, unready ones, those of low
-    deletion cost, those on nodes with many of its pods, then young ones. Ages are compared by their powers of two;
-    within a power, the order is that of the UIDs. Other kinds: pods without a node, then the youngest, as for a Job.
+    StatefulSet: the highest ordinal first. Deployment, ReplicaSet and ReplicationController, by these criteria: no
+    node, pending, not ready, low deletion cost, many pods of the workload on the node, young. Ages are compared by
+    their powers of two; within a power, UIDs decide. Other kinds: pods without a node, then the youngest, as for a Job.
     """
     if kind == _STATEFUL_SET:
         return sorted(pods, key=ordinal_of, reverse=True)
@@ -57,7 +56,7 @@ def ordinal_of(pod: Pod) -> int:
 
 
 def _states_of(pod: Pod) -> tuple[bool, bool, bool, int]:
-    """Return whether the pod has a node, runs and is ready, and its deletion cost; the usual values if unknown."""
+    """Return (has a node, is not pending, is ready, deletion cost). If unknown: not pending, ready, cost 0."""
     known = pod.lifecycle
     runs, ready = (not known.pending, known.ready) if isinstance(known, Disruption) else (True, True)
     cost = None if known is None or known.cost is None else known.cost.value
@@ -65,7 +64,7 @@ def _states_of(pod: Pod) -> tuple[bool, bool, bool, int]:
 
 
 def _power_of_age(created: str, now: datetime) -> int:
-    """Return the binary logarithm of an age in nanoseconds, without its fraction. Pods without a time are first."""
+    """Return the binary logarithm of an age in nanoseconds, rounded down; -2, the lowest, without a valid time."""
     try:
         seconds = (now - datetime.fromisoformat(created)).total_seconds()
     except ValueError:

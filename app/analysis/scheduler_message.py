@@ -1,4 +1,4 @@
-"""Splits the message in which kube-scheduler says why a pod waits, and compares it with a judgement."""
+"""Parses the message of kube-scheduler on why a pod waits, and compares it with a judgement."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class SchedulerReason(Struct, frozen=True):
 
 
 class SchedulerMessage(Struct, frozen=True):
-    """Message of kube-scheduler on a pod. ``since``: RFC 3339; since when the pod is unschedulable.
+    """Message of kube-scheduler on a pod. ``since``: RFC 3339 time from which the pod is unschedulable.
 
-    ``nodes``: number of nodes in the message; 0 if the message has another form. ``differences``: sentences on what
-    differs from the present judgement.
+    ``nodes``: number of nodes in the message; 0 if the message has another form. ``differences``: sentences on the
+    differences from the present judgement.
     """
 
     since: str
@@ -72,8 +72,8 @@ def _counts(judgement: Judgement) -> Mapping[str, int]:
 def split(message: str) -> tuple[int, list[SchedulerReason]]:
     """Return the number of nodes in the message, and its reasons, without the messages of PostFilter plugins.
 
-    A reason without a number is one of PreFilter, and is true for all nodes. A message of another form has no reasons.
-    The last reason of a truncated message can be incomplete.
+    A reason without a number is from PreFilter, and applies to all nodes. For a message of another form, return 0 and
+    no reasons. The last reason of a truncated message can be incomplete.
     """
     available = _AVAILABLE.match(message)
     if available is None:
@@ -101,5 +101,5 @@ def _differences(
             if not known:
                 differences.append(f"only kube-scheduler says: {reason.reason}")
             elif reason.count > known:
-                differences.append(f"kube-scheduler counts {reason.count} nodes, and this {known}: {reason.reason}")
+                differences.append(f"kube-scheduler counts {reason.count} nodes, Homeport {known}: {reason.reason}")
     return differences

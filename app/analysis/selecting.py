@@ -1,4 +1,4 @@
-"""Selects pods of a snapshot in an order, in short steps, so that 150,000 pods do not block the event loop."""
+"""Selects and sorts pods of a snapshot in short steps, so that 150,000 pods do not block the event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PODS_PER_STEP: Final = 256
 
 
 class PodSelection:
-    """Pods that ``wanted`` accepts, ordered by ``order``. ``total``: number of them. ``pods``: one page of them."""
+    """Pods that ``wanted`` accepts, sorted by ``order``. ``total``: number of accepted pods. ``pods``: one page."""
 
     def __init__(self, wanted: Callable[[Pod], bool], order: Callable[[Pod], Any]) -> None:
         self.total = 0

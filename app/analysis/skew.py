@@ -1,7 +1,7 @@
 """Topology skew of all workloads: for each spread constraint, the pods of each domain, and where the next pod can go.
 
 A workload is the owner of pods with the same constraints: a Deployment, StatefulSet, Job, VirtualMachine or any other
-controller. The counts are those of PodTopologySpread, in short steps.
+controller. PodTopologySpread counts the pods, in short steps.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ MOST_LISTED: Final = 100
 """Maximum number of workloads of one page."""
 
 MOST_CANDIDATES: Final = 400
-"""Maximum number of workloads for which the metric and the list of those above ``maxSkew`` are computed."""
+"""Maximum number of workloads whose pods are counted for the metric and for the list of skews above ``maxSkew``."""
 
 MOST_DOMAINS: Final = 50
-"""Maximum number of domains of a constraint in the list: those with the most pods, then those with the fewest."""
+"""Maximum number of listed domains of a constraint: half of them with the most pods, half with the fewest."""
 
 FRESH_SECONDS: Final = 15.0
 PAUSE_FACTOR: Final = 50.0
@@ -49,19 +49,20 @@ So counting takes at most 2 % of the time.
 """
 
 REFRESH_SECONDS: Final = 60.0
-"""Seconds between two counts of the background task, for the metric."""
+"""Minimum seconds between two counts of the background task, for the metric."""
 
 LONGEST_AGE: Final = 300.0
 """Maximum age in seconds of a count that the metric shows."""
 
 MOST_SERIES: Final = 200
-"""Maximum number of workloads and topology keys in the metric, those with the largest excess."""
+"""Maximum number of series of the metric: the skews that exceed ``maxSkew`` the most."""
 
 
 class DomainPods(Struct, frozen=True):
-    """Domain of a constraint: its name, counted nodes, and counted pods. ``takes``: true if the next pod may go there.
+    """Domain of a constraint, with the numbers of nodes and pods that count.
 
-    For a soft constraint, the next pod goes to the domains with the fewest pods, as far as this constraint decides.
+    ``takes``: true if a hard constraint allows the next pod in the domain. For a soft constraint: true if the domain
+    has the fewest pods.
     """
 
     name: str
@@ -73,8 +74,9 @@ class DomainPods(Struct, frozen=True):
 class WorkloadSkew(Struct, frozen=True):
     """Skew of a workload under one of its constraints.
 
-    ``skew``: most pods of a domain minus ``minimum``. ``domains``: at most ``MOST_DOMAINS`` of ``domain_count``.
-    ``removed_first``: name of the pod that a scale-down removes first, as far as Homeport knows; empty if unknown.
+    ``pods``: number of the workload's pods. ``minimum``: global minimum of the constraint. ``skew``: largest number of
+    pods in a domain, minus ``minimum``. ``domains``: at most ``MOST_DOMAINS`` of ``domain_count``. ``removed_first``:
+    name of the pod that a scale-down removes first, as far as the snapshot shows; empty if unknown.
     """
 
     namespace: str
@@ -97,9 +99,9 @@ class WorkloadSkew(Struct, frozen=True):
 
 
 class SkewPage(Struct, frozen=True):
-    """Page of workloads. ``total``: number of all that match. ``following``: start of the next page, or ``None``.
+    """Page of workloads. ``total``: number of all workloads that match; of all skews if only those above are listed.
 
-    ``age``: seconds since the workloads were counted.
+    ``following``: start of the next page; ``None`` if there is none. ``age``: seconds since the workloads were counted.
     """
 
     items: Sequence[WorkloadSkew]
@@ -121,10 +123,10 @@ class _Counted(Struct, frozen=True):
 
 
 class Skews:
-    """Computes skews on the snapshot of the decisions. ``context``: that of the verbs.
+    """Computes skews on the snapshot of the decisions. ``context``: context of the verbs.
 
-    PodTopologySpread counts the pods of a workload only if a request names the workload, or if an estimate says that
-    its skew is above ``maxSkew``. To count all workloads would take seconds, and fill the caches of the decisions.
+    PodTopologySpread counts the pods of a workload only if the workload is on a requested page, or if its estimated
+    skew is above ``maxSkew``. Counting all workloads would take seconds, and fill the caches of the decisions.
     """
 
     def __init__(self, context: VerbContext, clock: Clock) -> None:
@@ -137,7 +139,7 @@ class Skews:
     def above(self) -> dict[tuple[str, str, str], int]:
         """Return skews larger than ``maxSkew`` by namespace, workload (``KIND/NAME``) and topology key.
 
-        At most ``MOST_SERIES``; empty if the last count is too old.
+        At most ``MOST_SERIES`` are returned. Empty if the last count is older than ``LONGEST_AGE``.
         """
         skews: dict[tuple[str, str, str], int] = {}
         if self._last is None or self._clock() - self._last.computed_at > LONGEST_AGE:
@@ -156,17 +158,17 @@ class Skews:
             await asyncio.sleep(max(REFRESH_SECONDS, PAUSE_FACTOR * seconds))
 
     async def workloads(self) -> Mapping[Key, Sequence[Pod]]:
-        """Return the pods of all workloads with constraints, of the last count or a new one. Raises ``VerbFailure``."""
+        """Return the pods of all workloads with constraints, from the last fresh count. Raises ``VerbFailure``."""
         return (await self._current()).workloads
 
     async def page(
         self, namespace: str, kind: str, name: str, start: int, *, above: bool, selector: Selector = EVERYTHING
     ) -> SkewPage:
-        """Return the workloads from number ``start`` on. Raises ``VerbFailure``.
+        """Return a page of workloads, from position ``start``. Raises ``VerbFailure``.
 
-        ``namespace``, ``kind``, ``name``: only such workloads; empty for all. The name of a ReplicaSet or Job that has
-        an owner means the owner. ``selector``: must match the last pod of
-        the workload in the snapshot. ``above``: only skews larger than ``maxSkew``, the largest excess first.
+        ``namespace``, ``kind``, ``name``: only such workloads; empty for all. A ReplicaSet or Job with an owner stands
+        for its owner. ``selector``: must match one pod of the workload, the last one in the snapshot. ``above``: only
+        skews larger than ``maxSkew``, the largest excess first.
         """
         counted = await self._current()
         wanted = (namespace, kind, name)
@@ -196,6 +198,7 @@ class Skews:
             return last
 
     async def _count(self) -> _Counted:
+        """Collect all workloads, and count the pods of those whose estimated skew is above ``maxSkew``."""
         now, began = self._clock(), thread_time()
         estimate = SkewEstimate(self._cluster, self._context.framework_for)
         await run_stepwise(estimate.collecting())
@@ -211,7 +214,7 @@ class Skews:
         return _Counted({key: workloads[key] for key in sorted_keys}, above, now, thread_time() - began)
 
     async def _of(self, key: Key, pods: Sequence[Pod]) -> list[WorkloadSkew]:
-        """Return the skews of a workload, one for each constraint that a profile judges."""
+        """Return the skew of each constraint of a workload; none if its profile does not have the plugin."""
         newest = max(pods, key=lambda it: it.created)
         framework = self._context.framework_for(newest)
         if framework is None or SPREAD not in framework.plugins:
@@ -225,10 +228,12 @@ class Skews:
         return [_skew_of(key, limit, len(pods), first) for limit in limits]
 
     def _limits(self, framework: Framework, pod: Pod) -> Sequence[DomainLimit]:
+        """Return the pods per domain of each constraint of the pod, as PodTopologySpread counts them."""
         return framework.explain_with(SPREAD, pod, Candidates.of(self._cluster.nodes)).limits
 
 
 def _is_wanted(key: Key, pods: Sequence[Pod], wanted: tuple[str, str, str]) -> bool:
+    """Return True if ``wanted`` names the workload, or a controller between the workload and its pods."""
     namespace, kind, name = wanted
     if _matches(key[:3], wanted):
         return True
@@ -238,6 +243,7 @@ def _is_wanted(key: Key, pods: Sequence[Pod], wanted: tuple[str, str, str]) -> b
 
 
 def _matches(values: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return True if each value is equal to the wanted one; an empty wanted text matches each value."""
     return all(not it or it == value for it, value in zip(wanted, values, strict=True))
 
 

@@ -1,4 +1,7 @@
-"""Estimate of the workloads whose topology skew can be above ``maxSkew``. Fills no cached counts of the decisions."""
+"""Estimate of the workloads whose topology skew can be above ``maxSkew``.
+
+The estimate does not fill the decisions' cache of counts.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,15 @@ from app.kube.node_affinity import ANY_NODE
 from app.runtime.framework import Framework
 
 Key = tuple[str, str, str, tuple[TopologySpreadConstraint, ...], tuple[str | None, ...]]
-"""Namespace, kind and name of a workload, its constraints, and the pods' values of their ``matchLabelKeys``.
+"""Namespace, kind and name of a workload, its constraints, and the pods' values of the ``matchLabelKeys`` in them.
 
-Newer API servers merge these values into the selectors, so that revisions have different constraints anyway.
+Newer API servers merge these values into the selectors. There, the constraints of two revisions differ anyway.
 """
 
 _SPREAD: Final = "PodTopologySpread"
 _MOST_KEYS: Final = 16
+"""Maximum number of topology keys whose domains are kept in memory at the same time."""
+
 _STEP: Final = 512
 
 
@@ -42,7 +47,7 @@ def fills_fields(framework: Framework | None) -> bool:
 class SkewEstimate:
     """Workloads with spread constraints, and an estimate of their skews. ``workloads``: their pods by key.
 
-    ``framework_for``: returns the profile of a pod, if it has one.
+    ``framework_for``: returns the framework of a pod's profile; ``None`` if no profile serves the pod.
     """
 
     def __init__(self, cluster: Cluster, framework_for: Callable[[Pod], Framework | None]) -> None:
@@ -64,10 +69,10 @@ class SkewEstimate:
                 yield
 
     def estimating(self, keys: Sequence[Key], candidates: list[Key], most: int) -> Iterator[None]:
-        """Add the workloads whose skew can be larger than ``maxSkew``, at most ``most``.
+        """Add the workloads whose skew can be larger than ``maxSkew`` to ``candidates``, at most ``most``.
 
-        The estimate counts all nodes. If the plugin can leave out nodes, a domain can have fewer pods for the plugin.
-        The minimum is then taken as 0, so that the estimate is never smaller than the skew.
+        The estimate counts the pods of all nodes. If PodTopologySpread might leave out nodes, its minimum can be
+        smaller. The minimum is then taken as 0, so that the estimate is never smaller than the skew.
         """
         domain_of: dict[str, dict[str, str]] = {}
         sizes: dict[str, int] = {}
@@ -103,7 +108,7 @@ class SkewEstimate:
 
 
 def _can_leave_out_nodes(pod: Pod, constraint: TopologySpreadConstraint) -> bool:
-    """Return true if the counted nodes depend on the pod, or the minimum depends on the number of domains."""
+    """Return True if the pod or the constraint excludes nodes, or if ``minDomains`` can make the minimum 0."""
     return (
         pod.spec.affinity is not ANY_NODE or constraint.node_taints_policy == HONOR or (constraint.min_domains or 1) > 1
     )

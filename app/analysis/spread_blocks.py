@@ -1,7 +1,7 @@
 """Finds why topology spread constraints keep a pod waiting, for the Event on the pod.
 
-The numbers of pods are those that the decisions use. For the domains that the constraints allow, the other filters of
-explain give the reason why no node takes the pod. Only nodes in these domains are judged.
+The numbers of pods are those that the decisions use. In the domains that the constraints allow, the filters of explain
+give the reasons why no node fits the pod. Only nodes in these domains are judged.
 """
 
 from __future__ import annotations
@@ -40,11 +40,15 @@ MOST_REASONS: Final = 3
 """Maximum number of reasons, and of domains for each, that a note gives for a constraint."""
 
 LONGEST_REASON: Final = 100
+"""Maximum characters of a reason in a note."""
+
 LONGEST_NOTE: Final = 900
 """Maximum length of a note in characters. The note of an Event can have 1,024 bytes."""
 
 _STEP: Final = 1024
 _SELECTION: Final = frozenset({"NodeAffinity", "NodeName"})
+"""Plugins that reject nodes that the pod itself excludes."""
+
 _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
 """Prefixes that a note omits from label keys."""
 
@@ -53,8 +57,8 @@ class SpreadBlock(Struct, frozen=True):
     """Cause that keeps a pod waiting. ``note``: text of the Event, with numbers.
 
     ``verdict``: constraints and reasons without numbers. While it stays equal, no further Event is written. ``alone``:
-    topology keys of constraints that alone keep the pod from some node. It is computed only if the profile has the
-    option ``fallback``, and is empty if a filter gave no verdict.
+    topology keys of the constraints without which a node would fit, all others being hard. It is computed only if the
+    profile has the option ``fallback``, and is empty if a filter gave no verdict.
     """
 
     verdict: Hashable
@@ -63,7 +67,7 @@ class SpreadBlock(Struct, frozen=True):
 
 
 class MainReasonInDomain(Struct, frozen=True):
-    """Most frequent reason in a domain without a feasible node: that of ``count`` of its ``total`` nodes."""
+    """Most frequent reason in a domain without a feasible node. It rejects ``count`` of ``total`` nodes there."""
 
     reason: str
     count: int
@@ -82,7 +86,10 @@ Reasons = Mapping[str, MainReasonInDomain]
 
 
 class SpreadBlocks:
-    """Describes what keeps pods waiting. ``context``: that of the verbs. ``snapshot``: that of explain."""
+    """Describes why constraints keep pods waiting. ``context``: of the verbs. ``snapshot``: of explain.
+
+    ``fallbacks``: constraints that are treated as soft after a while.
+    """
 
     def __init__(self, context: VerbContext, snapshot: ExplainSnapshot, fallbacks: FallbackTable) -> None:
         self._context = context
@@ -90,9 +97,9 @@ class SpreadBlocks:
         self._fallbacks = fallbacks
 
     async def of(self, pod: Pod) -> SpreadBlock | None:
-        """Return what keeps the pod waiting; ``None`` if no constraint rejects a domain, or if a node fits.
+        """Return why the pod waits; ``None`` if no hard constraint rejects a domain, or if a node fits.
 
-        If a filter gave no verdict, no node counts as fitting. Raises ``VerbFailure`` and ``PluginError``.
+        If a filter gives no verdict, no node is considered to fit. Raises ``VerbFailure`` and ``PluginError``.
         """
         require_snapshot(self._context.problem)
         require_snapshot(self._snapshot.problem)
@@ -107,6 +114,7 @@ class SpreadBlocks:
             return await self._described(framework, pod, limits, blocking)
 
     def _limits(self, framework: Framework, pod: Pod) -> Sequence[DomainLimit]:
+        """Return the pods per domain of each hard constraint, as the decisions count them."""
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):
             limits = framework.explain_with(SPREAD, pod, Candidates.of(cluster.nodes)).limits
@@ -137,7 +145,7 @@ class SpreadBlocks:
         blocking: Sequence[DomainLimit],
         values: Mapping[str, Mapping[str, str]],
     ) -> frozenset[str]:
-        """Return the keys of the constraints without which some node takes the pod, all other constraints being hard.
+        """Return the topology keys of the constraints without which a node fits the pod, all others being hard.
 
         ``values``: domain of each node, by topology key.
         """
@@ -154,7 +162,10 @@ class SpreadBlocks:
         return frozenset(alone)
 
     async def _judged(self, framework: Framework, pod: Pod, names: Sequence[str]) -> tuple[Judgement, bool]:
-        """Judge some nodes with the filters of explain. Return true if some filters gave no verdict."""
+        """Judge the nodes ``names`` with the filters of explain. Return True too if the verdicts are incomplete.
+
+        They are incomplete if a filter gave none, if the snapshot of explain lacks the pod, or without nodes.
+        """
         judgement, name = Judgement(), framework.scheduler_name
         cluster = self._snapshot.cluster
         whole = cluster.pod(*pod.key)
@@ -224,7 +235,7 @@ def _reasons_by_domain(
 def _main_reason(groups: Sequence[tuple[_Rejections, int]]) -> MainReasonInDomain | None:
     """Return the most frequent reason; ``None`` if only spread rejects. ``groups``: rejections and numbers of nodes.
 
-    Nodes that the pod's own node selection excludes do not count, unless there are no other nodes.
+    Nodes that the pod's node selector, node affinity or ``nodeName`` excludes are ignored, unless all are excluded.
     """
     selected = [it for it in groups if _SELECTION.isdisjoint(status.plugin for status in it[0])] or groups
     nodes_by_reason = Counter[str]()
@@ -246,6 +257,8 @@ def note_of(limits: Sequence[DomainLimit], reasons: Sequence[Reasons]) -> str:
 
 
 def _clause(limit: DomainLimit, reasons: Reasons) -> str:
+    """Return the part of the note about one constraint: pods of its domains, its terms, and reasons."""
+
     def order(domain: str) -> tuple[int, str]:
         return limit.pods[domain], domain
 

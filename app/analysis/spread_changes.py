@@ -1,6 +1,6 @@
-"""Changes that could open nodes which topology spread constraints reject: fewer pods, or other constraints.
+"""Changes that could open nodes which topology spread constraints reject: fewer pods, or changed constraints.
 
-Not here: which pods the constraints count in a decision (the plugin PodTopologySpread).
+Not here: the counts in a decision (the plugin PodTopologySpread).
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ SOFT: Final = "ScheduleAnyway"
 """Sort of the change to a soft constraint."""
 
 _MOST_DELETED: Final = 3
+"""Maximum number of pods that one change deletes."""
+
 _MOST_PODS: Final = 5000
 """Maximum number of pods of a namespace that are searched for pods that a constraint counts."""
 
@@ -30,7 +32,7 @@ T = TypeVar("T")
 
 
 class SpreadChanges:
-    """Finds the changes for pods of one profile on one snapshot. ``untried``: true if it left out some."""
+    """Finds the changes to try for pods of one profile on one snapshot. ``untried``: true if some were left out."""
 
     def __init__(self, cluster: Cluster, judge: Callable[[Collection[str]], Judge]) -> None:
         """``judge``: returns a judge that leaves out the given plugins."""
@@ -39,10 +41,11 @@ class SpreadChanges:
         self.untried = False
 
     def fewer_pods(self, pod: Pod, names: Sequence[str], crowded: Collection[str]) -> Trials:
-        """Delete one pod that a hard constraint counts, else two or three, in each of the domains with the most nodes.
+        """Delete one, two or three pods that a hard constraint counts, in each of the domains with the most nodes.
 
-        ``names``: nodes that only the constraints reject. ``crowded``: other nodes that fit if also their own pods are
-        deleted. A pod that several constraints count can open nodes outside its domain.
+        The largest number is tried first. If it opens nodes, the smallest number that also does is shown. ``names``:
+        nodes that only the constraints reject. ``crowded``: nodes that filters reject too, perhaps for the pods on
+        them. A pod that several constraints count can open nodes outside its domain.
         """
         several = sum(it.is_hard for it in pod.spec.spread) > 1
         for constraint in pod.spec.spread if names or crowded else ():
@@ -78,7 +81,7 @@ class SpreadChanges:
                         break  # this smaller number suffices, or even the largest does not help
 
     def _choose(self, pod: Pod, counted: Sequence[Pod], crowded: Collection[str], chosen: list[Pod]) -> Iterator[None]:
-        """Add the pods to delete to ``chosen``: first those without which the pod's requests fit on their own node."""
+        """Add the pods to delete to ``chosen``: first those whose deletion lets the pod's requests fit their node."""
         for number, other in enumerate(counted):
             if len(chosen) == _MOST_DELETED:
                 return
@@ -90,7 +93,7 @@ class SpreadChanges:
         chosen += islice((it for it in counted if it.uid not in known), _MOST_DELETED - len(chosen))
 
     def _makes_room(self, other: Pod, pod: Pod) -> bool:
-        """Return true if the node of another pod has enough for the pod's requests once this other pod is deleted."""
+        """Return True if the pod's requests fit the node of ``other`` once ``other`` is deleted."""
         info = self._cluster.nodes.get(other.node_name)
         try:
             wanted, gained = pod.spec.resources.requests, other.spec.resources.requested
@@ -114,6 +117,7 @@ class SpreadChanges:
             pods.sort(key=lambda it: it.created, reverse=True)
 
     def _by_domain(self, names: Iterable[str], key: str, domains: dict[str, list[str]]) -> Iterator[None]:
+        """Add the nodes ``names`` to ``domains``, by domain; nodes without the label have the domain ``""``."""
         for number, name in enumerate(names):
             domains.setdefault(self._domain(name, key), []).append(name)
             if number % PODS_PER_STEP == PODS_PER_STEP - 1:
@@ -124,7 +128,10 @@ class SpreadChanges:
         return "" if info is None else info.node.labels.get(key, "")
 
     def policies(self, pod: Pod, names: Sequence[str]) -> Trials:
-        """Change a field of a constraint. If no node fits even with a soft constraint, no other change can help."""
+        """Change one field of a hard constraint.
+
+        Making it soft is tried first. If no node fits even then, no other change of the constraint can help.
+        """
         for number, constraint in enumerate(pod.spec.spread if names else ()):
             if not constraint.is_hard:
                 continue
@@ -150,9 +157,9 @@ class SpreadChanges:
     def _least_skew(
         self, pod: Pod, constraint: TopologySpreadConstraint, names: Iterable[str]
     ) -> Generator[None, Any, int]:
-        """Return the smallest ``maxSkew`` with which the constraint accepts one of ``names``, by the counts of pods.
+        """Return the smallest ``maxSkew`` with which the constraint accepts one of ``names``.
 
-        ``names``: nodes that only this constraint rejects. The value is never smaller than that of the constraint.
+        ``names``: nodes that fit if the constraint is soft. The result is never smaller than the present ``maxSkew``.
         """
         domains: dict[str, list[str]] = {}
         yield from self._by_domain(names, constraint.topology_key, domains)
@@ -170,16 +177,17 @@ class SpreadChanges:
         return constraint.max_skew if skew is None else skew
 
     def counts_stay(self, pod: Pod, node: Node, changed: Node) -> Generator[None, Any, bool]:
-        """Return true if all hard constraints have the same counts with the ``changed`` node.
+        """Return True if all hard constraints have the same counts with the ``changed`` node.
 
-        An overlay does not count changed nodes. So a change after which a constraint counts the node can be proved only
-        if this adds neither a domain nor pods.
+        The counts ignore the changed nodes of an overlay. So if a constraint counts the node only after the change, the
+        change can be proved only if the node adds neither a domain nor pods.
         """
         honoring = [it for it in pod.spec.spread if it.is_hard and it.honours_taints]
         stay = yield from self._prepared(pod, lambda: all(self._stays(pod, it, node, changed) for it in honoring))
         return bool(stay)
 
     def _stays(self, pod: Pod, constraint: TopologySpreadConstraint, node: Node, changed: Node) -> bool:
+        """Return True if a constraint has the same counts with the ``changed`` node."""
         counts, inclusion = self._counts(pod, constraint)
         if inclusion.admits(node) == inclusion.admits(changed):
             return True
@@ -190,7 +198,7 @@ class SpreadChanges:
         return not any(it.namespace == pod.namespace and selector.matches(it.labels) for it in pods)
 
     def _counts(self, pod: Pod, constraint: TopologySpreadConstraint) -> tuple[DomainCounts, Inclusion]:
-        """Return the counts of a hard constraint, and which nodes it counts. Raises ``Unprepared``."""
+        """Return the counts of a hard constraint, and the rule that says which nodes count. Raises ``Unprepared``."""
         keys = frozenset(it.topology_key for it in pod.spec.spread if it.is_hard)
         inclusion = inclusion_of(
             pod.spec, honours_affinity=constraint.honours_affinity, honours_taints=constraint.honours_taints
@@ -198,19 +206,22 @@ class SpreadChanges:
         selector, key = _counted(constraint, pod), constraint.topology_key
         return self._cluster.counts.domains(pod.namespace, selector, key, keys, inclusion), inclusion
 
-    def _prepared(self, pod: Pod, ask: Callable[[], T]) -> Generator[None, Any, T | None]:
-        """Return the result of ``ask`` on the snapshot that the judge sees; ``None`` if its counts do not stay."""
+    def _prepared(self, pod: Pod, compute: Callable[[], T]) -> Generator[None, Any, T | None]:
+        """Return the result of ``compute`` on the judge's snapshot; ``None`` if the counts do not stay cached."""
         for _ in range(MOST_ATTEMPTS):
             try:
                 with self._judge(()).seen(pod):
-                    return ask()
+                    return compute()
             except Unprepared as missing:
                 yield from missing.steps
         return None
 
 
 def _counted(constraint: TopologySpreadConstraint, pod: Pod) -> Selector:
-    """Return the selector of the pods that a constraint counts, with the pod's values of its ``matchLabelKeys``."""
+    """Return the selector of the pods that a constraint counts, with the pod's values of its ``matchLabelKeys``.
+
+    As in kube-scheduler, an empty selector counts no pods.
+    """
     if constraint.selector is None:
         return NOTHING
     pairs = [(key, pod.labels[key]) for key in constraint.match_label_keys if key in pod.labels]

@@ -17,6 +17,8 @@ _INVALID_SCORE: Final = (
     'applying score defaultWeights on Score plugins: plugin "{}" returns an invalid score {}, '
     "it should in the range of [{}, {}] after normalizing"
 )
+"""Error text of kube-scheduler, with its grammar."""
+
 _CODES: Final = {code.word: code for code in Code}
 NO_NODES: Final = unresolvable("no nodes available to schedule pods")
 
@@ -27,8 +29,8 @@ Verdict: TypeAlias = dict[str, Any]
 def evaluate_pod(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Verdict:
     """Return the verdict on ``pod``, without the name of the case.
 
-    Raises ``PluginError`` if scoring fails or a score is out of range. If PreFilter or Filter fails, the verdict has
-    the error. ``state`` must be new; PreFilter stores its data there, for ``evaluate_preemption``.
+    Raises ``PluginError`` if scoring fails or a score is out of range. If PreFilter or Filter fails, the verdict
+    contains the error. ``state``: a new state, in which PreFilter stores its data for ``evaluate_preemption``.
     """
     if not len(nodes):
         return _verdict_of(NO_NODES)
@@ -89,7 +91,7 @@ def evaluate_preemption(
 
 
 def _victims_on(framework: Framework, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
-    """Return the victims on a node, and the status. If a plugin fails, return no victims and the Error."""
+    """Return the victims on a node, and Success or why there are none. If a plugin fails, the status is its Error."""
     try:
         return framework.post_filters.victims_on(state, pod, node)
     except PluginError as fault:
@@ -118,8 +120,8 @@ def _filtered_last(
 ) -> dict[str, Status]:
     """Return the status of each node that a last filter rejects.
 
-    Last filters run after all other filters, on the nodes that ``passed`` these. If one fails, return its Error for
-    each of these nodes.
+    Last filters run after all other filters. ``passed``: nodes that passed the other filters. If a last filter fails,
+    return its Error for each of these nodes.
     """
     try:
         return framework.filters.filter_last(state, pod, nodes, passed)
@@ -128,7 +130,7 @@ def _filtered_last(
 
 
 def _are_rejections(statuses: Mapping[str, Status]) -> bool:
-    """Return true if every status is a rejection; false if any is an Error."""
+    """Return True if every status is a rejection; False if a status is an Error."""
     return all(status.is_rejected for status in distinct(statuses.values()).values())
 
 

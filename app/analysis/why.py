@@ -2,9 +2,9 @@
 
 Plugins call it as ``handle.profile.why``, for messages, and the sampling guard calls it before it nominates a pod. No
 extender verb depends on it. If the snapshot has all fields that these filters read, the filters use the snapshot. Else
-the pod, the node and its pods are read from the API server: one request at a time, at most ten nodes a second. A node
-that was read is cached for at most ``CACHE_SECONDS``, and only until the snapshot shows a change of the node or its
-pods. Pods that are only nominated to the node are ignored.
+the pod, the node and the pods on it are read from the API server: one request at a time, at most ten nodes a second. A
+node that was read is cached for at most ``CACHE_SECONDS``. It is read again earlier if the snapshot shows a change of
+the node or its pods. Pods that are only nominated to the node are ignored.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ LONGEST_SECONDS: Final = 5.0
 """Time limit for one read of a pod or a node, including the wait for earlier reads."""
 
 MOST_WAITING: Final = 8
-"""Maximum number of reads that run or wait. A further read is not made: its verdict is unknown at once."""
+"""Maximum number of reads that run or wait. A further read is skipped, and its verdict is unknown."""
 
 PAUSE_SECONDS: Final = 0.1
-"""Minimum seconds between two reads of nodes, because Homeport and the API server need milliseconds for each."""
+"""Minimum seconds between two reads of nodes, because each costs Homeport and the API server milliseconds."""
 
 CACHE_SECONDS: Final = 5.0
 """Maximum seconds for which a node that was read is used again."""
@@ -60,9 +60,9 @@ class UncachedReader(Protocol):
 class InTreeVerdictReader:
     """Gets the pods and nodes for the in-tree filters of all profiles, from the snapshot or the API server.
 
-    ``reader``: reads from the API server; ``None`` without an API server, so that only the snapshot is used.
-    ``extras``: optional fields of the snapshot that are used. Fields that only explain needs are not used, because a
-    nomination must not depend on explain.
+    ``reader``: reads from the API server; ``None`` if there is no API server, so that only the snapshot is used.
+    ``extras``: optional fields of the snapshot that are used; ``None`` for all. They must not include fields that only
+    explain needs, because a nomination must not depend on explain.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class InTreeVerdictReader:
         self._cache = Newest[_Key, tuple[Hashable, float, NodeInfo]](MOST_CACHED)
 
     def add(self, profile: str, filters: OneNodeFilters) -> InTreeVerdicts:
-        """Add a profile with its ``filters``, and return the object that gives their verdicts."""
+        """Add a profile with its in-tree ``filters``, and return an object that gives their verdicts."""
         added = self._profiles[profile] = InTreeVerdicts(self, filters)
         return added
 
@@ -99,23 +99,29 @@ class InTreeVerdictReader:
 
         ``None``: the pod cannot be read, does not exist, or has another UID.
         """
-        whole = pod if self._holds(core) else await self._ask(lambda reader: reader.pod(core, *pod.key))
+        whole = (
+            pod
+            if self._snapshot_has_fields(core)
+            else await self._read_alone(lambda reader: reader.pod(core, *pod.key))
+        )
         return whole if whole is not None and whole.uid == pod.uid else None
 
     async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
         """Return the node with all fields that ``core`` decodes; ``None`` if it cannot be read or does not exist."""
-        if not self._holds(core):
-            return await self._ask(lambda reader: self._read(reader, core, name))
+        if not self._snapshot_has_fields(core):
+            return await self._read_alone(lambda reader: self._read(reader, core, name))
         try:
             self._cluster.unreadable.require(NODES, "", name)
         except Unreadable:
             return None
         return self._cluster.nodes.get(name)
 
-    def _holds(self, core: CoreV1) -> bool:
+    def _snapshot_has_fields(self, core: CoreV1) -> bool:
+        """Return True if the snapshot has all fields that ``core`` decodes."""
         return core.extras <= self._extras
 
-    async def _ask(self, read: Callable[[UncachedReader], Awaitable[T | None]]) -> T | None:
+    async def _read_alone(self, read: Callable[[UncachedReader], Awaitable[T | None]]) -> T | None:
+        """Return the result of ``read``, after all earlier reads; ``None`` if it fails, or if too many reads wait."""
         if self._reader is None or self._waiting >= MOST_WAITING:
             return None
         self._waiting += 1

@@ -27,7 +27,7 @@ MOST_PODS: Final = 50
 """Maximum number of pods in one answer."""
 
 MOST_SECONDS_OF_ALL: Final = 5.0
-"""Processor time of one answer, in seconds, after which pods are explained without remedies."""
+"""Processor time of one answer, in seconds, after which further pods are explained without remedies."""
 
 _HASH: Final = "pod-template-hash"
 _DEPLOYMENT: Final = "Deployment"
@@ -35,7 +35,10 @@ _CRON: Final = re.compile(r"(?P<name>.+)-(?P<minutes>[0-9]{8})")
 """Name of a Job that a CronJob creates: the CronJob's name, and the scheduled time in minutes since 1970."""
 
 _LONGEST_LATE: Final = 7 * 24 * 60
-"""Maximum minutes from the scheduled time to the creation of a pod. A date such as 20261124 is not in this range."""
+"""Maximum minutes from the scheduled time of a CronJob to the creation of a pod.
+
+So a Job whose name ends with a date, such as 20261124, is not taken for one of a CronJob.
+"""
 
 _INSTANCES: Final = {"VirtualMachine": "VirtualMachineInstance"}
 """Kind of the object that owns the pods, by kind of the workload. Both objects have the same name."""
@@ -49,9 +52,9 @@ class ExplainedPods(Struct, frozen=True):
 
 
 class ExplainedWorkload(Struct, frozen=True):
-    """Explanations of some pods, first of those without a node. ``total``: number of all pods that match.
+    """Explanations of pods, first of those without a node. ``total``: number of all pods that match.
 
-    ``omitted``: number of matching pods that are not explained, because at most ``MOST_PODS`` are.
+    ``omitted``: number of matching pods beyond the limit ``MOST_PODS``, which are not explained.
     """
 
     items: Sequence[ExplainedPods]
@@ -72,8 +75,8 @@ class WorkloadExplainer:
     async def owned(self, namespace: str, kind: str, name: str) -> ExplainedWorkload:
         """Explain the pods of a workload. Raises ``VerbFailure``, also if the workload has no pods.
 
-        The pods of a Deployment are found by the name of their ReplicaSet, and those of a CronJob by the name of
-        their Job. The pods of a VirtualMachine are found by its VirtualMachineInstance, and all others by their
+        The pods of a Deployment are found by the name of their ReplicaSet, and those of a CronJob by the name of their
+        Job. The pods of a VirtualMachine are found by the name of its VirtualMachineInstance, and all others by their
         controller.
         """
         return await self._explained(await self.pods_of(namespace, kind, name, MOST_PODS))
@@ -105,7 +108,7 @@ class WorkloadExplainer:
         return selection
 
     async def _offered(self, namespace: str, kind: str, name: str) -> str:
-        """Return text that suggests similar workloads, or the kinds or namespaces that the caller might have meant."""
+        """Return text for an unknown workload that suggests similar names, kinds or namespaces."""
         names: dict[str, set[str]] = {}
         await run_stepwise(self._workloads(namespace, names))
         if not names:
@@ -135,7 +138,7 @@ class WorkloadExplainer:
 
 
 def workload_of(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of the outermost workload that a pod with a controller belongs to, else of the pod."""
+    """Return kind and name of the outermost workload of a pod, such as its Deployment; without one, of the pod."""
     return [("Pod", pod.name), *workloads_of(pod)][-1]
 
 

@@ -1,4 +1,4 @@
-"""Compares the answers of a remote Homeport with this version's models, after a command failed to read one."""
+"""Compares an answer of a running Homeport with this version's models, after a command failed to read the answer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PARTS_OF_A_POD: Final = 2
 
 
 class LastAnswer:
-    """Implementation of ``Pages`` that passes requests to another one, and stores its last answer."""
+    """Implementation of ``Pages`` that passes requests to other ``pages``, and stores the last answer."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
@@ -51,7 +51,10 @@ class LastAnswer:
         return self._answer
 
     def is_of_this_version(self) -> bool:
-        """Return true if the last answer has all fields of this version with the right types. Others are allowed."""
+        """Return True if the last answer has all fields of this version, with the right types.
+
+        Additional fields are allowed. For a path without a model, return False.
+        """
         model = _model_at(self._path)
         if model is None:
             return False

@@ -68,10 +68,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def kubectl_parser() -> argparse.ArgumentParser:
-    """Create the parser of ``kubectl homeport``, which has only the commands that ask about a cluster."""
+    """Create the parser of ``kubectl homeport``, which has only the commands with questions about a cluster."""
     top = CommandParser(
         prog="kubectl homeport",
-        description="Why does this pod wait? Ask the Homeport in the cluster, or judge here.",
+        description="Why does this pod wait? Ask the Homeport in the cluster, or judge in this process.",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     add_questions(commands, "kubectl homeport")

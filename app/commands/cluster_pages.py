@@ -35,10 +35,14 @@ PORT: Final = 8889
 """Port of the operator listener in the chart's pods."""
 
 _ANSWER_SECONDS: Final = 65.0
+"""Maximum seconds until an answer. A what-if can take a minute."""
+
 _FORWARD_SECONDS: Final = 10.0
+"""Maximum seconds until a port-forward is ready."""
+
 _FORWARDING: Final = re.compile(r"Forwarding from 127\.0\.0\.1:([0-9]+)")
 _SIGNALLED: Final = 128
-"""After a signal, a shell shows this number plus the number of the signal as exit code."""
+"""Exit code of a process that a signal ended, minus the number of the signal, as in a shell."""
 
 _MOST_NAMES: Final = "500"
 _UNAUTHORIZED: Final = 401
@@ -142,16 +146,16 @@ class ClusterConnection:
         """Return the answer to a POST that stores nothing. Raises ``KubeError``."""
         return self._answer(lambda client: client.review(path, body, timeout=_ANSWER_SECONDS))
 
-    def _answer(self, ask: Callable[[KubeClient], Coroutine[Any, Any, bytes]]) -> bytes:
+    def _answer(self, request: Callable[[KubeClient], Coroutine[Any, Any, bytes]]) -> bytes:
         async def answer() -> bytes:
             async with KubeClient(self._credentials) as client:
-                return await ask(client)
+                return await request(client)
 
         return asyncio.run(answer())
 
 
 def names_at(login: Login, path: str) -> list[str]:
-    """Return the names of the first objects in the list at a path of the API server; none if there is no answer."""
+    """Return the names of the first 500 objects in the list at a path of the API server; none if that fails."""
     try:
         answer = ClusterConnection(login).get(path, {"limit": _MOST_NAMES})
         return [it.metadata.name for it in _NAMED.decode(answer).items]
@@ -160,7 +164,7 @@ def names_at(login: Login, path: str) -> list[str]:
 
 
 def _end_on_sigterm() -> None:
-    """Let SIGTERM raise ``SystemExit``, so that this process also ends its port-forward."""
+    """Make SIGTERM raise ``SystemExit``, so that this process also ends its port-forward."""
     if current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(_SIGNALLED + number))
 
@@ -204,9 +208,9 @@ def _user_errors() -> Iterator[None]:
 def by_service(connection: ClusterConnection, namespace: str, missed: list[str]) -> tuple[ServiceProxy, str] | None:
     """Return the pages of the first operator Service that answers, and its name; ``None`` if there is none.
 
-    ``namespace``: where to search; empty for all. The reasons for which nothing was found are added to ``missed``.
-    Raises ``CommandError`` if the API server does not answer or rejects the credentials, or if several
-    namespaces have such Services.
+    ``namespace``: where to search; empty for all namespaces. If a Service is missing or does not answer, the reason is
+    added to ``missed``. Raises ``CommandError`` if the API server does not answer or rejects the credentials, or if
+    several namespaces have such Services.
     """
     try:
         services = _SERVICES.decode(connection.read(_collection("services", namespace), {"labelSelector": SERVICES}))
@@ -248,7 +252,7 @@ class PortForward:
         self._server = Server(self.url)
 
     def wait(self) -> int:
-        """Wait until the user presses Ctrl-C, and return 0, or until kubectl ends. Raises ``CommandError`` then."""
+        """Wait until the user presses Ctrl-C, and return 0. Raises ``CommandError`` if kubectl ends before."""
         try:
             self._process.wait()
         except KeyboardInterrupt:
@@ -283,9 +287,9 @@ class PortForward:
 def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[str]) -> tuple[PortForward, str] | None:
     """Return the pages of the first ready pod that a port-forward reaches, and its name; ``None`` if there is none.
 
-    ``namespace``: where to search; empty for all. The reasons for which nothing was found are added to ``missed``.
-    Raises ``CommandError`` if the API server does not answer or rejects the credentials, or if several
-    namespaces have such pods.
+    ``namespace``: where to search; empty for all namespaces. If a pod is missing or does not answer, the reason is
+    added to ``missed``. Raises ``CommandError`` if the API server does not answer or rejects the credentials, or if
+    several namespaces have such pods.
     """
     try:
         pods = _PODS.decode(connection.read(_collection("pods", namespace), {"labelSelector": PODS}))
@@ -308,7 +312,7 @@ def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[
 
 
 def _check_namespaces(what: str, candidates: Iterable[_Metadata]) -> None:
-    """Raise ``CommandError`` if the candidates are in several namespaces.
+    """Raise ``CommandError`` if the candidates are in several namespaces, so that the user must choose one.
 
     Every user who can create a Service or a pod in a namespace can give it Homeport's labels.
     """
@@ -319,6 +323,7 @@ def _check_namespaces(what: str, candidates: Iterable[_Metadata]) -> None:
 
 
 def _advice(error: Exception, namespace: str) -> str:
+    """Return the advice to name the namespace if the user is not allowed to search all; else an empty text."""
     is_forbidden = isinstance(error, ApiError) and error.status == _FORBIDDEN
     return " (--homeport-namespace searches one namespace)" if is_forbidden and not namespace else ""
 

@@ -1,4 +1,4 @@
-"""Flags that several commands have, with the names and meanings of kubectl's."""
+"""Flags that several commands have, with the same names and meanings as in kubectl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXT_FORMATS: Final = ("text", "wide", "json", "yaml", "name")
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that choose the cluster that this process lists."""
+    """Add the flags that choose the cluster for a command that never uses a running Homeport."""
     cluster = parser.add_argument_group("the cluster")
     one = cluster.add_mutually_exclusive_group()
     one.add_argument("--saved", metavar="FILE", help="use this saved cluster (homeport dump)")
@@ -32,6 +32,7 @@ def add_login(group: Any) -> None:
 
 
 def add_selector(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add ``--selector``. ``what``: the selected objects, as a phrase for the help text."""
     parser.add_argument("-l", "--selector", default="", help=f"list only {what}, in kubectl's format")
 
 
@@ -56,7 +57,7 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say where the answer comes from."""
+    """Add the flags that choose the source of the answer, see ``app.commands.sources``."""
     source = parser.add_argument_group(
         "where the answer comes from",
         "Without --server or --saved: the Homeport that runs in the cluster, through the API server or a port-forward. "
@@ -67,11 +68,13 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--saved", metavar="FILE", help="judge this saved cluster (homeport dump)")
     one.add_argument("--local", action="store_true", help="list the cluster and judge in this process")
     source.add_argument("--config", metavar="FILE", help="configuration file with the profiles, if this process judges")
-    source.add_argument("--homeport-namespace", metavar="NAME", default="", help="search Homeport only there")
+    source.add_argument(
+        "--homeport-namespace", metavar="NAME", default="", help="search Homeport only in this namespace"
+    )
     source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig. Default: like kubectl.")
     source.add_argument("--context", metavar="NAME", default="", help="context of the kubeconfig")
     source.add_argument("--as", metavar="USER", dest="impersonated", default="", help="user to impersonate")
     source.add_argument("--certificate-authority", metavar="FILE", help="certificate authorities of --server, PEM")
     source.add_argument("--client-certificate", metavar="FILE", help="client certificate for --server, PEM")
     source.add_argument("--client-key", metavar="FILE", help="key of the client certificate, PEM")
-    source.add_argument("-q", "--quiet", action="store_true", help="do not print on standard error where it comes from")
+    source.add_argument("-q", "--quiet", action="store_true", help="do not print the source on standard error")

@@ -1,4 +1,4 @@
-"""Completion of ``kubectl homeport``, by the protocol of cobra that kubectl's shell scripts use.
+"""Completion of ``kubectl homeport``, with cobra's protocol, which kubectl's shell scripts use.
 
 kubectl calls ``kubectl_complete-homeport`` with the words typed so far, of which the last can be empty. It reads one
 completion per line, and then a directive. Names of pods, workloads, nodes and namespaces come from the API server.
@@ -25,7 +25,7 @@ _LIST: Final = "list"
 """Action of ``homes`` if the user gives no action."""
 
 _SECONDS: Final = 2
-"""Maximum time of a completion. Then the process ends without an answer, because the user's shell waits for it."""
+"""Maximum seconds of a completion. Then the process ends without an answer, because the user's shell waits."""
 
 _COLLECTIONS: Final = {
     "node": "/api/v1/nodes",
@@ -68,7 +68,7 @@ def completions(words: Sequence[str], names: Names) -> list[str]:
 def _known(
     parser: argparse.ArgumentParser, given: Sequence[str], last: str, names: Callable[[str], Iterable[str]]
 ) -> Iterable[str]:
-    """Return the words that can stand for ``last``: flags, values of the flag before it, commands, or names.
+    """Return the possible words at the place of ``last``: flags, values of the flag before it, commands, or names.
 
     ``given``: words between the command and ``last``.
     """

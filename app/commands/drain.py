@@ -24,7 +24,11 @@ PATH: Final = "/api/v1/drain"
 Json = Mapping[str, Any]
 
 _MOST_ROWS: Final = 20
+"""Maximum number of pods in the table, except with ``-o wide``."""
+
 _MOST_PLACES: Final = 3
+"""Maximum number of named nodes on which a pod could run."""
+
 _BAD: Final = {
     "waiting": "{} would wait",
     "blocked": "{} blocked by budgets",
@@ -40,7 +44,7 @@ def answered(pages: Pages, nodes: Sequence[str], *, keeps_cordoned: bool) -> Jso
 
 
 def waits(answer: Json) -> bool:
-    """Return true if a pod would wait, would not be evicted, or is not judged."""
+    """Return True if a pod would wait, would not be evicted, is not judged, or was not tried."""
     return any(item[it] for item in answer["items"] for it in _BAD)
 
 
@@ -51,7 +55,7 @@ def unknown(answer: Json) -> str:
 
 
 def rendered(answer: Json, output: str, *, headers: bool = True) -> str:
-    """Return the text to print."""
+    """Return the text to print. ``headers``: print the column names of tables."""
     if output == "name":
         pods = (f"pod/{it['pod']}" for item in answer["items"] for it in item["pods"])
         return printable("\n".join(dict.fromkeys(pods)))
@@ -82,11 +86,12 @@ def _lines(answer: Json, *, wide: bool, headers: bool) -> Iterator[str]:
                 yield f"pods that waited are then placed: {', '.join(later)}"
     if not answer["budgetsJudged"]:
         yield ""
-        yield "disruption budgets were not checked: no profile here reads them"
+        yield "disruption budgets were not checked, because no profile reads them"
     yield from notes(answer)
 
 
 def _verdict(item: Json) -> str:
+    """Return the first line about a node: how many pods would be placed, and what fails."""
     if not item["known"]:
         return f"{item['node']}: there is no such node; homes on it: {len(item['homes']) + item['moreHomes']}"
     leaving = len(item["pods"])
@@ -135,7 +140,7 @@ def _places(nodes: Sequence[str] | None, count: int) -> str:
 
 
 def _budgets(item: Json) -> Iterator[str]:
-    """Yield the lines about budgets that block, or that let pods leave in several waves."""
+    """Yield the lines about budgets that block pods, or whose pods leave in several waves."""
     lines = [*map(_budget, filter(lambda it: it["blocked"] or len(it["waves"]) > 1, item["budgets"]))]
     if lines:
         yield from ("", *lines)
@@ -153,7 +158,7 @@ def _homes(item: Json, *, headers: bool) -> Iterator[str]:
     """Yield a table of the homes on the node whose pod does not run there."""
     if item["homes"]:
         yield ""
-        yield "homes here without a pod here:"
+        yield f"homes on {item['node']} whose pod does not run there:"
         rows = [
             (it["owner"]["namespace"], f"{it['owner']['kind']}/{named(it['owner'])}", it["policy"] or "-", it["then"])
             for it in item["homes"]

@@ -18,6 +18,7 @@ _MOST_NAMED: Final = 8
 """Maximum number of nodes that are named for a group; the formats wide, json and yaml name all nodes."""
 
 _COLOURS: Final = {"Fits": GOOD, "Bound": GOOD, "Gated": BAD, "NoNodeFits": BAD}
+"""Colour of the first line, by verdict."""
 
 
 def lines(answer: dict[str, Any], output: str) -> Iterator[str]:

@@ -26,6 +26,7 @@ _MOST: Final = "500"
 
 _COLUMNS: Final = ("namespace", "owner", "node", "state", "machine", "policy")
 _MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
+"""Columns of the table, and the additional columns of ``-o wide``."""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ _SHORT: Final = {
 """Kinds of owners by kubectl's short names."""
 
 _SAVED: Final = "saved"
+"""State of a feed that serves a saved cluster."""
+
 _ORDINAL: Final = re.compile("[0-9]+(-[0-9]+)?")
 """Ordinal of a pod. In a LeaderWorkerSet it is ``GROUP-WORKER``: the group's number and the worker's index in it."""
 
@@ -91,6 +93,7 @@ def owner_of(server: Pages, namespace: str, text: str) -> OwnerArgument:
 
 
 def _parsed(text: str) -> tuple[str, str, str]:
+    """Return kind, name and ordinal of an owner as the user wrote it. Raises ``UsageError``."""
     parts = text.split("/")
     sound = 1 < len(parts) <= _PARTS and all(map(is_segment, parts))
     if not sound or (len(parts) == _PARTS and not _ORDINAL.fullmatch(parts[-1])):
@@ -174,6 +177,7 @@ def _known(server: Pages, owner: OwnerArgument, **more: str) -> list[Json]:
 
 
 def _done(change: Coroutine[Any, Any, T], server: Pages, owner: OwnerArgument) -> T:
+    """Run a change, and return its result. Raises ``CommandError``."""
     try:
         return asyncio.run(change)
     except MissingObject as failure:

@@ -31,12 +31,13 @@ from app.verbs.similar import similar
 
 FINDINGS: Final = 1
 INCOMPLETE: Final = 3
+"""Exit codes, see ``run``."""
 
 _YELLOW: Final = "33"
 
 
 def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> int:
-    """Print the findings, and return the exit code: 0 for no findings, 1 for findings, 3 if an object cannot be read.
+    """Print the findings, and return the exit code: 0 without findings, 1 with findings, 3 if an object cannot be read.
 
     ``registry``: all plugins. Raises ``CommandError``, ``CredentialsError``, ``SavedClusterError`` and ``UsageError``.
     """
@@ -93,7 +94,7 @@ def _remarks(report: LintReport, notes: list[str]) -> Iterator[str]:
 
 
 def _namespace(arguments: argparse.Namespace) -> str:
-    """Return the namespace of ``-n``; else that of the context for a cluster, and an empty one for manifests."""
+    """Return the namespace given by ``-n``; else the context's for a cluster, and an empty text for manifests."""
     namespace: str | None = arguments.namespace
     if namespace is None:
         namespace = "" if arguments.paths or arguments.all_namespaces else login_of(arguments).namespace()
@@ -105,7 +106,7 @@ def _namespace(arguments: argparse.Namespace) -> str:
 def _cluster(arguments: argparse.Namespace, denied: list[str]) -> Cluster:
     """Load the saved cluster or list the live one. Raises the errors of ``run``.
 
-    ``denied``: list to which missing permissions are added, without which something is not linted.
+    ``denied``: list to which ConfigMaps are added if the user is not allowed to list them.
     """
     cluster = Cluster(CORE)
     kinds = (*FACTS, *WORKLOADS)

@@ -1,4 +1,4 @@
-"""``homeport lose``: what the loss of a zone would do to each workload, in three variants."""
+"""``homeport lose``: prints the effect of the loss of a zone on each workload, in three variants."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def answered(pages: Pages, key: str, value: str | None) -> Json:
 
 
 def waits(answer: Json) -> bool:
-    """Return true if a pod would wait or stay Terminating, or something was not computed."""
+    """Return True if a pod would wait or stay Terminating, or if the answer is incomplete."""
     outcomes = [it[name] for it in answer["domains"] for name in VARIANTS]
     return any(it is None or it["waiting"] or it["notEnded"] or it["notReached"] for it in outcomes)
 
@@ -54,7 +54,7 @@ def rendered(answer: Json, output: str) -> str:
 
 
 def _waiting(domain: Json) -> list[str]:
-    """Return the names of the workloads with pods that would wait in at least one variant."""
+    """Return the names of the workloads with pods that would wait or stay Terminating in at least one variant."""
     return [_name(it) for it in domain["workloads"] if any(_stopped(it[name]) for name in VARIANTS)]
 
 
@@ -78,6 +78,7 @@ def _of_all(answer: Json) -> Iterator[str]:
 
 
 def _columns() -> Iterator[str]:
+    """Yield the names of three columns for each variant."""
     for name in VARIANTS:
         yield from (f"{name}: lost", "again", "waits")
 
@@ -124,8 +125,8 @@ def _verdict(key: str, domain: Json) -> str:
         return f"{text}: not computed"
     most = max(waiting)
     pods = "pod" if most == 1 else "pods"
-    told = f"up to {most} {pods} would wait{_or_stay(domain)}" if most else "no pod would wait"
-    return coloured(f"{text}: {told}", BAD if most else GOOD)
+    effect = f"up to {most} {pods} would wait{_or_stay(domain)}" if most else "no pod would wait"
+    return coloured(f"{text}: {effect}", BAD if most else GOOD)
 
 
 def _or_stay(domain: Json) -> str:
@@ -137,7 +138,10 @@ def _is_evicted(workload: Json) -> bool:
 
 
 def _why(workload: Json) -> Iterator[str]:
-    """Yield the lines on why the pods of a workload wait, and the field that would help; equal variants together."""
+    """Yield the lines on why the pods of a workload wait, and on the field that would help.
+
+    Variants with equal lines are put together.
+    """
     texts: dict[tuple[str, ...], list[str]] = {}
     for name in VARIANTS:
         outcome = workload[name]
@@ -162,6 +166,7 @@ def _reasons(outcome: Json) -> Iterator[str]:
 
 
 def _change(outcome: Json) -> Iterator[str]:
+    """Yield the line about the field whose change would help, or that no single field would."""
     change = outcome["change"]
     if change is None:
         yield from ("no single field would help",) if outcome["changesTried"] else ()
@@ -171,7 +176,7 @@ def _change(outcome: Json) -> Iterator[str]:
 
 
 def _apart(domain: Json) -> Iterator[str]:
-    """Yield the lines about lost pods that nothing creates again on another node."""
+    """Yield the lines about lost pods that no controller creates again on another node."""
     lost: dict[str, list[Json]] = {}
     for workload in domain["workloads"]:
         if workload["kind"] in _APART:

@@ -12,13 +12,14 @@ from typing import Any, Final, TextIO
 BAD: Final = "31"
 GOOD: Final = "32"
 BOLD: Final = "1"
+"""Numbers of ANSI codes: red, green and bold."""
 
 
 _COLOUR: Final = re.compile(r"(\x1b\[[0-9]+m)")
 
 
 def escaped(text: str) -> str:
-    """Return an untrusted text with escapes for the characters that a terminal could interpret."""
+    """Return untrusted text with unprintable characters escaped, because a terminal could interpret them."""
     return text if text.isprintable() else "".join(it if it.isprintable() else _escape(it) for it in text)
 
 

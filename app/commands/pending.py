@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 PATH: Final = "/api/v1/pending"
 _COLUMNS: Final = ("namespace", "name", "waits", "nodes", "reason")
 _WIDE: Final = ("opens", "profile", "schedulername")
+"""Columns of the table, and the additional columns of ``-o wide``."""
 
 
 def pods(server: Pages, namespace: str, selector: str = "") -> dict[str, Any]:
-    """Return the whole list; of all namespaces if ``namespace`` is empty. Raises ``CommandError``.
+    """Return the list of all pods that wait. Raises ``CommandError``.
 
-    ``selector``: only pods with these labels; empty for all.
+    ``namespace``: empty for all namespaces. ``selector``: labels of the pods; empty for all pods.
     """
     query = {"namespace": namespace, "labelSelector": selector}
     return all_pages(server, PATH, {name: value for name, value in query.items() if value})

@@ -1,4 +1,4 @@
-"""Lines that the answers of several what-ifs have: pods that wait, the spread, and what is not known.
+"""Lines that the output of several what-ifs contains: pods that wait, the spread, and limits of the answer.
 
 The kubectl plugin for krew contains this module. So the module imports only the standard library, and modules that also
 import nothing else.
@@ -14,6 +14,7 @@ from app.commands import table
 Json = Mapping[str, Any]
 
 _MOST_DOMAINS: Final = 6
+"""Maximum number of domains that are listed for a constraint."""
 
 
 def waiting_lines(group: Json) -> Iterator[str]:
@@ -50,7 +51,7 @@ def _soft(change: Json) -> str:
 
 
 def _pods(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """Return the pods of each domain: those with a change first, with both numbers."""
+    """Return the numbers of pods by domain, as text: first the domains that change, with both numbers."""
     changed = [it for it in sorted({*before, *after}) if before.get(it, 0) != after.get(it, 0)]
     same = [it for it in sorted({*before, *after}) if it not in changed]
     texts = [f"{it} {before.get(it, 0)} -> {after.get(it, 0)}" for it in changed] + [f"{it} {after[it]}" for it in same]
@@ -59,7 +60,7 @@ def _pods(before: Mapping[str, int], after: Mapping[str, int]) -> str:
 
 
 def notes(answer: Json) -> Iterator[str]:
-    """Yield the lines about what the answer of any what-if does not know."""
+    """Yield the lines about limits of a what-if's answer: an old snapshot, missing plugins, too little time."""
     remarks = []
     if answer["stale"]:
         remarks.append(f"the snapshot is old: {answer['stale']}")

@@ -1,4 +1,4 @@
-"""Shows the progress of long work on standard error, so that standard output has only the result."""
+"""Shows the progress of a long computation on standard error, so that standard output has only the result."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from time import monotonic
 from typing import Final, TextIO
 
 _FIRST_SECONDS: Final = 0.5
+"""Seconds until the first line."""
+
 _TERMINAL_SECONDS: Final = 0.1
+"""Seconds between two lines on a terminal."""
+
 _OTHER_SECONDS: Final = 10.0
+"""Seconds between two lines elsewhere, such as in a log file."""
+
 _CLEAR: Final = "\r\x1b[K"
 
 
 class ProgressLine:
-    """A line that is replaced on a terminal, and repeated every ten seconds elsewhere.
+    """Line about the progress. On a terminal, the line is replaced; elsewhere, a line is written every ten seconds.
 
-    Nothing is shown in the first half second, nor if ``quiet``.
+    Nothing is shown in the first half second, or with ``quiet``.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Flags and help texts of the commands that ask about a cluster, for ``homeport`` and ``kubectl homeport``.
+"""Flags and help texts of the commands with questions about a cluster, for ``homeport`` and ``kubectl homeport``.
 
-The flags have the names and meanings of kubectl's.
+The flags have the same names and meanings as in kubectl.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def with_list(argv: list[str]) -> list[str]:
 
 
 def add_questions(commands: Any, prog: str) -> None:
-    """Add all commands that ask about a cluster. ``prog``: how the user calls the program."""
+    """Add all commands with questions about a cluster. ``prog``: name of the program in examples."""
     _add_explain(commands, prog)
     _add_pending(commands)
     _add_skew(commands)
@@ -91,7 +91,9 @@ def _add_ui(commands: Any) -> None:
     )
     parser.add_argument("--server", metavar="URL", help=f"URL of Homeport's pages. Environment: {SERVER}.")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
-    parser.add_argument("--homeport-namespace", metavar="NAME", default="", help="search Homeport only there")
+    parser.add_argument(
+        "--homeport-namespace", metavar="NAME", default="", help="search Homeport only in this namespace"
+    )
     add_login(parser)
     parser.set_defaults(run="ui")
 

@@ -1,7 +1,7 @@
-"""Commands that ask about a cluster. Each prints the answer and returns the exit code.
+"""Commands with questions about a cluster. Each prints the answer and returns the exit code.
 
-The exit code of ``explain`` and of what-ifs is 1 if a pod waits or would wait, else 0. That of ``rebalance`` is 1 if a
-constraint stays above ``maxSkew``. That of lists is 0.
+The exit code of ``explain`` and of what-ifs is 1 if a pod waits or would wait, else 0. The exit code of ``rebalance``
+is 1 if a constraint stays above ``maxSkew``, else 0. The exit code of lists is 0.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ WAITS: Final = 1
 """Exit code if a pod waits or would wait, or a constraint stays above ``maxSkew``."""
 
 _WATCH_SECONDS: Final = 2.0
+"""Seconds between two requests of ``--watch``."""
 
 T = TypeVar("T")
 Ask = Callable[[], Pages]
 Question = Callable[[argparse.Namespace, Ask], int]
-"""Function that runs a command and returns its exit code. ``Ask``: function that chooses who answers."""
+"""Function that runs a command and returns its exit code. ``Ask``: function that chooses the source of the answer."""
 
 
 def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
@@ -143,14 +144,15 @@ def _where(namespace: str) -> str:
 
 
 def _keys(text: str) -> list[str]:
-    """Return the lines without the widths of the columns, which depend on all lines."""
+    """Return the lines with single spaces between columns, because the widths of columns depend on all lines."""
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
 def _print_list(arguments: argparse.Namespace, listed: Callable[..., tuple[str, int, list[str]]], none: str) -> None:
     """Print a list. With ``--watch``, then print new and changed lines until the user ends the command.
 
-    ``listed``: returns the text, the number of items, and a key for each line, which differs if the line changed.
+    ``listed``: returns the text, the number of items, and a key for each line. A line is new if its key is new.
+    ``none``: message if there are no items.
     """
     if arguments.watch and arguments.output in ("json", "yaml"):
         raise UsageError(f"--watch prints lines, so it does not fit -o {arguments.output}")

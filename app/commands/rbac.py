@@ -21,11 +21,14 @@ from app.wiring import work_of
 _GROUP: Final = "rbac.authorization.k8s.io"
 _API_VERSION: Final = f"{_GROUP}/v1"
 _WIDTH: Final = 110
+"""Maximum width of the YAML in characters."""
+
 _SOMEWHERE: Final = "127.0.0.1:1"
+"""Placeholder for the pod's address, which does not affect the permissions."""
 
 Object = dict[str, Any]
 Guesses = Mapping[tuple[str, str], str]
-"""Explanations of the plurals that are guessed from a kind, by API group and plural."""
+"""Remarks on guessed plurals of kinds, by API group and plural."""
 
 
 class Account(Struct, frozen=True):
@@ -78,6 +81,7 @@ def run(
 
 
 async def _plurals(kubeconfig: str | None, unknown: Sequence[Kind[Any]]) -> tuple[dict[Kind[Any], str], Guesses]:
+    """Return the plurals of kinds that the cluster serves, and remarks on the plurals of all others."""
     discovery = await discovered_at(kubeconfig, unknown) if unknown else ""
     plurals = {} if isinstance(discovery, str) else dict(discovery.plurals)
     cause = f"no cluster was reachable: {discovery}" if isinstance(discovery, str) else "the cluster does not serve it"

@@ -1,7 +1,7 @@
-"""``homeport rebalance``: few evictions after which topology spread constraints hold again, for a person to run.
+"""``homeport rebalance``: prints few evictions after which topology spread constraints hold again.
 
-The text is a shell script: one call of the Eviction API in a line, and comments. Names in comments are escaped, so no
-name can add a line.
+The text is a shell script that the user can run: one call of the Eviction API per line, and comments. Names in comments
+are escaped, so no name can add a line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def answered(pages: Pages, body: Json) -> Json:
 
 
 def unknown(answer: Json, namespace: str, workload: str) -> str:
-    """Return the message about a namespace or a workload that has no pods; empty if it has."""
+    """Return the message about a namespace or a workload without pods; empty if it has pods."""
     if answer["known"]:
         return ""
     what = f"workload {shown(workload)} with pods" if workload else "pod"
@@ -36,7 +36,7 @@ def unknown(answer: Json, namespace: str, workload: str) -> str:
 
 
 def is_left(answer: Json) -> bool:
-    """Return true if a constraint stays above ``maxSkew``, or there was no time to find out."""
+    """Return True if a constraint stays above ``maxSkew``, or if the answer is incomplete."""
     return bool(answer["left"]) or answer["incomplete"]
 
 
@@ -51,7 +51,7 @@ def rendered(answer: Json, output: str) -> str:
 
 
 def call_of(eviction: Json) -> str:
-    """Return the call of the Eviction API as a line for any POSIX shell. It fails if the pod is another one by then."""
+    """Return the call of the Eviction API as a line for any POSIX shell. It fails if the pod's UID has changed."""
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -80,7 +80,7 @@ def _lines(answer: Json, *, wide: bool) -> Iterator[str]:
             yield _comment(f"  {pods}{reason['reason']}")
     yield from (_comment(it) for it in spread_lines(answer["spread"]))
     if not answer["budgetsJudged"]:
-        yield "# disruption budgets were not checked: no profile here reads them"
+        yield "# disruption budgets were not checked, because no profile reads them"
     yield from (_comment(it) for it in notes(answer))
 
 

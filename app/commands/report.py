@@ -32,9 +32,9 @@ Answers = dict[str, Mapping[str, Any]]
 
 
 def answers_of(pages: Pages) -> Answers:
-    """Return the answers that a report contains, by path below ``/api/v1/`` with the query, as the page asks for them.
+    """Return the answers that a report contains. The key is the path below ``/api/v1/`` with the query, as in the page.
 
-    Raises ``CommandError`` if Homeport does not answer. Pods and workloads that went meanwhile are left out.
+    Raises ``CommandError`` if Homeport does not answer. Pods and workloads that no longer exist are left out.
     """
     answers: Answers = {}
     overview = _add(answers, pages, _OVERVIEW)
@@ -67,7 +67,7 @@ def _add(answers: Answers, pages: Pages, *parts: str, **query: str) -> Mapping[s
 
 
 def html(answers: Answers, now: datetime) -> str:
-    """Return the report. It needs no network, and its script runs also from a file."""
+    """Return the report as HTML. It needs no network, and its script also runs if a browser opens it as a file."""
     data = json.dumps({"madeAt": now.astimezone(UTC).isoformat(timespec="seconds"), "answers": answers})
     safe = data.replace("<", "\\u003c")  # so that no text in the data ends the element
     page = (FOLDER / "index.html").read_text(encoding="utf-8")
@@ -86,6 +86,7 @@ def script() -> str:
 
 
 def _join(name: str, joined: dict[str, str]) -> None:
+    """Add a module of the page to ``joined``, after the modules that it imports."""
     text = _text(name)
     for imported in _IMPORT.finditer(text):
         if imported["file"] not in joined:
@@ -98,6 +99,7 @@ def _text(name: str) -> str:
 
 
 def _replaced(page: str, pattern: str, text: str) -> str:
+    """Return the page with the only match of ``pattern`` replaced. Raises ``ValueError``."""
     made, count = re.subn(pattern, lambda _: text, page)
     if count != 1:
         raise ValueError(f"{pattern} must be in the page once")

@@ -1,4 +1,4 @@
-"""HTTP client by which commands read the pages of a running Homeport."""
+"""HTTP client with which commands read the pages of a running Homeport."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PREFIX: Final = "homeport: "
 STATUS_PATH: Final = "/api/v1/status"
 OTHER_VERSION: Final = "the answer is not that of a Homeport of this version"
 WHERE: Final = "use --server URL for the address of Homeport's pages, or --saved FILE to read a saved cluster"
-"""Advice for a user if no Homeport answers the question."""
+"""Advice for the user if no Homeport answers."""
 
 
 class CommandError(Exception):
@@ -46,7 +46,7 @@ class UsageError(Exception):
 
 
 class Pages(Protocol):
-    """Interface to the pages of a Homeport, which is a running server or a service in this process."""
+    """Interface to the pages of a Homeport: a running server, or a service in this process."""
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
@@ -58,13 +58,15 @@ class Pages(Protocol):
 
 
 def check_status(pages: Pages) -> None:
-    """Raise ``CommandError`` if the pages are not those of a Homeport, which describes its feeds in its status."""
+    """Raise ``CommandError`` if the pages are not those of a Homeport, whose status has ``feeds``."""
     if not isinstance(pages.get(STATUS_PATH, {}).get("feeds"), dict):
         raise PageNotServed(OTHER_VERSION)
 
 
 class Server(Struct, frozen=True):
-    """Implementation of ``Pages`` with a running Homeport at a URL. Raises ``PageNotServed`` if that lacks a page.
+    """Implementation of ``Pages`` with a running Homeport at a URL.
+
+    Requests raise ``PageNotServed`` if the server does not answer or does not have the page.
 
     ``authority``, ``certificate`` and ``key``: paths of PEM files for HTTPS.
     """

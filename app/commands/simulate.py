@@ -1,4 +1,4 @@
-"""``homeport simulate``: where the pods of manifests, or of a scaled workload, would go."""
+"""``homeport simulate``: prints where the pods of manifests, or of a scaled workload, would go."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ _MOST_VICTIMS: Final = 5
 
 
 def answered(pages: Pages, files: Sequence[str], given: Sequence[str], namespace: str, *, preempts: bool) -> Json:
-    """Return the answer for manifests in ``files`` and ``given``.
+    """Return the answer for the manifests in ``files`` and ``given``.
 
-    If ``given`` begins with ``scale``, workloads and replicas follow, and the manifests are their templates. Raises
-    ``UsageError`` for a mistake in them, with file and line if possible, and ``CommandError``.
+    If ``given`` begins with ``scale``, workloads with replicas follow, and the manifests in ``files`` are their
+    templates. Raises ``UsageError`` for a mistake in manifests or arguments, with file and line if possible, and
+    ``CommandError`` for other failures.
     """
     targets = given[1:] if given[:1] == [SCALE] else None
     if targets == []:
@@ -59,7 +60,10 @@ def _read(paths: Sequence[str]) -> list[ManifestObject]:
 
 
 def _of_scale(message: str, given: Sequence[str]) -> CommandError | UsageError:
-    """Return the failure with what was given instead of its number. An unknown workload is no wrong usage."""
+    """Return the failure with the user's argument instead of its number in the request.
+
+    An unknown workload is a ``CommandError``, not wrong usage.
+    """
     match = _SCALED.match(message)
     if match is None or int(match[1]) >= len(given):
         return CommandError(message)

@@ -14,6 +14,8 @@ from app.verbs.similar import similar
 PATH: Final = "/api/v1/skew"
 _COLUMNS: Final = ("namespace", "workload", "key", "skew", "allowed", "domains")
 _WIDE: Final = ("when", "allows the next pod in", "scale-down removes")
+"""Columns of the table, and the additional columns of ``-o wide``."""
+
 _MOST_DOMAINS: Final = 6
 """Maximum number of domains in a row of the table; the formats wide, json and yaml have up to 50."""
 
@@ -50,7 +52,7 @@ def listing(answer: Mapping[str, Any], namespace: str, output: str, *, headers: 
 
 
 def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines about one workload: for each constraint, a bar for each domain, and which take the next pod."""
+    """Yield the lines about one workload: for each constraint, a bar for each domain, and where the next pod can go."""
     for number, item in enumerate(answer["items"]):
         if number:
             yield ""
@@ -70,7 +72,7 @@ def _heading(item: Mapping[str, Any]) -> str:
 
 
 def _counts(item: Mapping[str, Any]) -> str:
-    """Return the number of pods; if some are in no domain, those that the bars show and those that they do not show."""
+    """Return the number of pods. If some are in no domain, also return how many are in domains and how many are not."""
     placed, pods = sum(it["pods"] for it in item["domains"]), item["pods"]
     if item["domainCount"] > len(item["domains"]) or placed >= pods:
         return f"{pods} pod{'s'[: pods != 1]}"

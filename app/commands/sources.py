@@ -1,4 +1,4 @@
-"""Chooses the source that answers a command: a URL, a file, the Homeport in the cluster, or this process."""
+"""Chooses the source of a command's answer: a URL, a file, the Homeport in the cluster, or this process."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def login_of(arguments: argparse.Namespace) -> Login:
 def source_of(
     arguments: argparse.Namespace, of_file: OfFile, of_cluster: OfCluster, *, nearby: Sequence[str] = ()
 ) -> Pages:
-    """Choose who answers the command, and name this source on standard error.
+    """Choose the source that answers the command, and name it on standard error.
 
     The order is: ``--server``, ``--saved``, a Homeport at one of the URLs ``nearby``, the operator Service through the
-    API server, a port-forward to a pod, this process. With ``--config``, no running Homeport is asked, because each has
+    API server, a port-forward to a pod, this process. With ``--config``, no running Homeport is used, because each has
     its own configuration. With ``--kubeconfig``, ``--context`` or ``--as``, ``HOMEPORT_SERVER`` and ``nearby`` are
     skipped, because a Homeport there can belong to another cluster.
+
     Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
     """
     check_not_empty(arguments, "server", "saved", "config")
@@ -87,13 +88,17 @@ def running_of(arguments: argparse.Namespace, nearby: Sequence[str]) -> Server |
 
 
 def check_not_empty(arguments: argparse.Namespace, *flags: str) -> None:
-    """Raise ``UsageError`` for an empty flag, as from an unset variable. Else the live cluster would answer."""
+    """Raise ``UsageError`` if a flag has an empty value, for example from an unset shell variable.
+
+    Without this check, the command would use the live cluster.
+    """
     for flag in flags:
         if getattr(arguments, flag) == "":
             raise UsageError(f"--{flag} is empty")
 
 
 def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Server, str] | None:
+    """Return the first URL at which a Homeport answers. Add the failures to ``missed``."""
     for url in urls:
         server = Server(url)
         try:
@@ -108,7 +113,7 @@ def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Server, str] | None
 
 
 def _of_cluster(arguments: argparse.Namespace, of_cluster: OfCluster, *, judges_here: bool) -> Pages:
-    """Return the pages of the Homeport in the cluster; if none, or if ``judges_here``, those of this process."""
+    """Return the pages of the Homeport in the cluster. If there is none, or with ``judges_here``, use this process."""
     login, missed = login_of(arguments), ""
     if not judges_here:
         pages, missed = _in_cluster(login, arguments.homeport_namespace)
@@ -123,7 +128,7 @@ def _of_cluster(arguments: argparse.Namespace, of_cluster: OfCluster, *, judges_
 
 
 def _in_cluster(login: Login, namespace: str) -> tuple[Pages | None, str]:
-    """Return the pages of the Homeport in the cluster and their name, or ``None`` and the reasons."""
+    """Return the pages of the Homeport in the cluster and their name; or ``None``, and why there is none."""
     connection, missed = ClusterConnection(login), list[str]()
     reached = by_service(connection, namespace, missed) or by_port_forward(connection, namespace, missed)
     return (None, "; ".join(missed)) if reached is None else reached

@@ -8,10 +8,10 @@ from app.commands.output import escaped
 
 
 def lines(columns: Sequence[str], rows: Iterable[Sequence[object]], *, headers: bool = True) -> list[str]:
-    """Return the lines of a table: the column names in upper case, then the rows. Booleans become yes and no.
-    Unprintable characters are escaped.
+    """Return the lines of a table: the column names in upper case, then the rows.
 
-    Without ``headers``, the column names are left out.
+    Booleans become yes and no, and unprintable characters are escaped. Without ``headers``, the column names are left
+    out.
     """
     named = [tuple(column.upper() for column in columns)] if headers else []
     cells = [*named, *(tuple(map(_text, row)) for row in rows)]

@@ -1,4 +1,4 @@
-"""Parses the pods and workloads that the user names for ``explain``, in kubectl's formats.
+"""Parses the names of pods and workloads on the command line of ``explain``, in kubectl's formats.
 
 The kubectl plugin for krew contains this module.
 """
@@ -73,7 +73,7 @@ def collection_of(kind: str | None) -> tuple[str, str]:
 
 
 def unknown_kind(word: str) -> str:
-    """Return the message for a word that names no kind."""
+    """Return the error message for a word that does not name a known kind."""
     return f"unknown kind {shown(word)}: known are pod, {', '.join(map(str.lower, _GROUPS))}"
 
 

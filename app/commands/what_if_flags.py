@@ -16,7 +16,7 @@ from app.commands.common_flags import (
 
 
 def add_what_ifs(commands: Any, prog: str) -> None:
-    """Add all what-ifs. ``prog``: how the user calls the program."""
+    """Add all what-ifs. ``prog``: name of the program in examples."""
     _add_drain(commands, prog)
     _add_simulate(commands, prog)
     _add_lose(commands, prog)
@@ -45,7 +45,7 @@ def _add_drain(commands: Any, prog: str) -> None:
     )
     parser.add_argument("nodes", nargs="+", metavar="NODE", help="node to be drained")
     parser.add_argument("--keep-cordoned", action="store_true", help="cordon all nodes first, and uncordon none")
-    parser.add_argument("--dry-run", action="store_true", help="accepted for kubectl's sake: it is always a dry run")
+    parser.add_argument("--dry-run", action="store_true", help="no effect: it is always a dry run")
     add_output(parser, LIST_FORMATS)
     add_source(parser)
     parser.set_defaults(run="drain")
@@ -85,7 +85,7 @@ def _add_simulate(commands: Any, prog: str) -> None:
 
 _LOSE_EPILOG: Final = """\
 examples:
-  {prog} lose topology.kubernetes.io/zone=eu-1c   who would be lost with this zone, placed again, and wait
+  {prog} lose topology.kubernetes.io/zone=eu-1c   pods that would be lost with this zone, placed again, or wait
   {prog} lose topology.kubernetes.io/zone         all zones, the worst first
 
 exit code: 0 if all pods would be placed again, 1 if one would wait, 2 for wrong usage, 3 if there is no answer

@@ -1,4 +1,4 @@
-"""Operator functions for homes: the list, the plan of a drain, and manual changes.
+"""Functions for operators of homes: the list, the restarts of pods after a drain, and manual changes.
 
 Not here: policies and the code that writes homes (``plugins.sticky_node``), and the commands (``app.commands``).
 """

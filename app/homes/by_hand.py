@@ -1,10 +1,10 @@
-"""Commands that change a home by hand: each writes one annotation of one object, as the user of the kubeconfig.
+"""Commands that change a home by hand: each writes one annotation of one object, with the user's kubeconfig.
 
 A Home object can remember the home of a deleted object, for a new object of the same name. Releasing such a home
 deletes the Home object.
 
 The resourceVersion is a precondition of each write. Status updates change it often, so after a conflict the object is
-read again and the write is repeated. If the annotation itself has changed, the command fails and the user decides
+read again and the write is repeated. If the annotation itself has changed, the command fails, and the user must decide
 again.
 """
 
@@ -26,23 +26,25 @@ from app.kube.homes_v1alpha1 import API_VERSION, KIND, HomeRecord, RecordedKeepe
 from app.kube.names import is_subdomain, shown
 
 _ATTEMPTS: Final = 5
+"""Maximum number of attempts after conflicts."""
+
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
 
 class ByHandError(Exception):
-    """Error: nothing was changed, or the outcome is unknown. The message is for the user."""
+    """Raised if nothing was changed, or if the outcome is unknown. The message is for the user."""
 
 
 class MissingObject(ByHandError):
-    """Error: the object does not exist."""
+    """Raised if the object, or its kind, does not exist."""
 
 
 class AnnotationTarget(Struct, frozen=True):
-    """Annotation of an object, printed as ``VirtualMachine machines/db01``.
+    """Annotation of an object. The text form names the object, such as ``VirtualMachine machines/db01``.
 
-    ``slot``: ordinal of the pod, if each pod of the object has its own home.
+    ``slot``: ordinal of the pod if each pod of the object has its own home; else empty.
     """
 
     api_version: str
@@ -66,6 +68,7 @@ class _Object(Struct):
     metadata: _ObjectMetadata
 
     def value(self, target: AnnotationTarget) -> str:
+        """Return the value of the annotation; empty if the object does not have it."""
         return (self.metadata.annotations or {}).get(target.annotation, "")
 
 
@@ -73,9 +76,9 @@ _OBJECT: Final = Decoder[_Object](_Object)
 
 
 class Released(Struct, frozen=True):
-    """Result of a release. ``before``: the former home, empty if there was none.
+    """Result of a release. ``before``: the former home; empty if there was none.
 
-    ``remembered``: True if the home was remembered for a deleted object.
+    ``remembered``: true if it was the remembered home of a deleted object.
     """
 
     before: str
@@ -83,7 +86,7 @@ class Released(Struct, frozen=True):
 
 
 async def change(login: Login, target: AnnotationTarget, value: str | None, *, check_node: bool = False) -> str:
-    """Set the annotation, or remove it with ``None``; return its former value, empty if there was none.
+    """Set the annotation, or remove it with ``None``. Return its former value; empty if there was none.
 
     Writes nothing if the annotation already has this value. ``check_node``: ``value`` must name a node. Raises
     ``ByHandError``, and ``CredentialsError`` without a usable kubeconfig.
@@ -150,15 +153,18 @@ async def _released(client: KubeClient, target: AnnotationTarget) -> Released:
             if gone is not None:
                 raise gone
             return Released("")
-        if await _is_deleted(client, memory, home):
+        if await _delete_unchanged(client, memory, home):
             with suppress(MissingObject):  # the object can have been recreated with the home
                 await changed(client, target, None)
             return Released(home.node, remembered=gone is not None)
     raise ByHandError(f"{target}: its remembered home keeps changing; nothing was changed, try again")
 
 
-async def _is_deleted(client: KubeClient, resource: Resource, home: HomeRecord) -> bool:
-    """Delete the version of the Home that was read; return false if the Home has changed. Raises ``KubeError``."""
+async def _delete_unchanged(client: KubeClient, resource: Resource, home: HomeRecord) -> bool:
+    """Delete the Home. Return False, without deleting it, if it has changed since it was read, or is gone.
+
+    Raises ``KubeError``.
+    """
     try:
         await client.delete(resource, home.namespace, home.name, uid=home.uid, resource_version=home.resource_version)
     except ApiError as refused:
@@ -192,7 +198,7 @@ async def _remembered(
 
 
 async def _lookup(client: KubeClient, target: AnnotationTarget) -> tuple[Resource, _Object]:
-    """Look up the object. Raises ``ByHandError``, ``MissingObject`` if it does not exist, and ``KubeError``."""
+    """Read the object. Raises ``MissingObject`` if it does not exist, ``ByHandError``, and ``KubeError``."""
     resource = await client.resolve(target.api_version, target.kind)
     if resource is None:
         raise MissingObject(f"the cluster does not serve {target.api_version} {target.kind}")
@@ -202,7 +208,7 @@ async def _lookup(client: KubeClient, target: AnnotationTarget) -> tuple[Resourc
 async def _write(
     client: KubeClient, resource: Resource, target: AnnotationTarget, obj: _Object, value: str | None
 ) -> str:
-    """Write the annotation; return its former value. Raises ``ByHandError`` and ``KubeError``."""
+    """Write the annotation, and return its former value. Raises ``ByHandError`` and ``KubeError``."""
     before = obj.value(target)
     for _ in range(_ATTEMPTS):
         metadata = {"resourceVersion": obj.metadata.resource_version, "annotations": {target.annotation: value}}
@@ -234,6 +240,7 @@ async def _read(client: KubeClient, resource: Resource, target: AnnotationTarget
 
 
 async def _require_node(client: KubeClient, name: str) -> None:
+    """Raise ``ByHandError`` if the node does not exist, or if this cannot be checked."""
     anyway = "--force skips this check"
     if not is_subdomain(name):
         raise ByHandError(f"{shown(name)} cannot be the name of a node: {anyway}")

@@ -31,7 +31,7 @@ MOST: Final = 500
 
 _STEP: Final = 128
 _LONGEST_TOKEN: Final = 4096
-_WRONG_TOKEN: Final = "not what an earlier page gave"  # noqa: S105  # no secret
+_WRONG_TOKEN: Final = "not a token of an earlier page"  # noqa: S105  # no secret
 _FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     500: {"description": "A plugin failed; the message names it."},
     503: {"description": "The snapshot is incomplete or too old."},
@@ -51,7 +51,7 @@ class ListedOwner(_HomesPageModel):
     kind: str
     namespace: str
     name: str
-    uid: str = Field(description="UID, also of an owner that is gone.")
+    uid: str = Field(description="UID of the owner, even if the owner is gone.")
     slot: str = Field(description="Ordinal of the pod, if each pod has a home; else empty.")
 
 
@@ -59,26 +59,28 @@ class ListedHome(_HomesPageModel):
     """Home and its state."""
 
     owner: ListedOwner
-    node: str = Field(description="As written; quoted and shortened if it is not a valid name. Empty: no home.")
+    node: str = Field(
+        description="Home node, as written; quoted and shortened if it is not a valid name; empty: no home."
+    )
     state: str = Field(
         description="State of the home: usable, away, leaving, gone, other_machine, volume_elsewhere, target or none; "
         "owner_gone if it is the remembered home of a deleted owner, and unknown if something cannot "
         "be read."
     )
     machine: Whereabouts = Field(
-        description="Place of its pod: at home, on another node, waiting for a node, or no pod."
+        description="Place of the home's pod: at home, on another node, waiting for a node, or no pod."
     )
     policy: str
-    policy_source: str = Field(description="Source of the policy.")
+    policy_source: str = Field(description="Object or setting that sets the policy.")
     since: str = Field(description="Start of the state, RFC 3339; empty if unknown.")
     mark: str = Field(description="Cause of the node's state, such as cordoned; empty without one.")
-    pod: str = Field(description="The pod in the most advanced phase; empty without one.")
+    pod: str = Field(description="The pod, of several the one in the most advanced phase; empty without one.")
     pod_node: str
     contradiction: str = Field(
         description="Contradiction between the home and other settings, as a sentence; mostly empty."
     )
-    away: bool = Field(description="The node exists but accepts no pods now.")
-    orphaned: bool = Field(description="The node does not exist or is another machine, or the owner is gone.")
+    away: bool = Field(description="True if the node exists but accepts no pods now.")
+    orphaned: bool = Field(description="True if the node does not exist or is another machine, or the owner is gone.")
 
 
 class KeeperKind(_HomesPageModel):
@@ -87,7 +89,7 @@ class KeeperKind(_HomesPageModel):
     api_version: str
     kind: str
     plugin: str
-    per_slot: bool = Field(description="Each of its pods has a home of its own, by its ordinal.")
+    per_slot: bool = Field(description="True if each pod of an object has its own home, by its ordinal.")
 
 
 class HomesPage(_HomesPageModel):
@@ -95,12 +97,12 @@ class HomesPage(_HomesPageModel):
 
     keepers: list[KeeperKind]
     items: list[ListedHome]
-    continue_: str = Field(alias="continue", description="Token for the next page; empty on the last.")
+    continue_: str = Field(alias="continue", description="Token for the next page; empty on the last page.")
     remaining: int = Field(description="Homes on later pages.")
 
 
 class HomesQuery(KnownQuery):
-    """Query for homes that match all given parameters."""
+    """Query for the homes that match all given parameters."""
 
     limit: int = Field(default=100, ge=1, le=MOST, description="Maximum number of homes on a page.")
     continue_: str = Field(
@@ -147,6 +149,8 @@ class HomesQuery(KnownQuery):
 
 
 class _Page(Struct):
+    """Result of ``_paged``. ``remaining``: number of matching homes on later pages."""
+
     places: list[Place] = []
     homes: dict[Place, Home] = {}
     remaining: int = 0
@@ -158,8 +162,9 @@ def homes_router(
     require_namespace: RequireNamespace,
     pod_of: Callable[[str, str], Pod | None],
 ) -> APIRouter:
-    """Create the router. It reads the snapshot in short steps and changes nothing. ``pod_of``: pod by namespace and
-    name.
+    """Create the router. It reads the snapshot in short steps and changes nothing.
+
+    ``pod_of``: returns a pod by namespace and name.
     """
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
@@ -205,7 +210,10 @@ def _paged(
     after: Place | None,
     page: _Page,
 ) -> Iterator[None]:
-    """Fill ``page``. If several profiles list a home, the profile that schedules its pod takes precedence."""
+    """Fill ``page`` with at most ``limit`` homes after the place ``after``.
+
+    ``each``: yields all homes. If several profiles list a home, the profile that schedules its pod takes precedence.
+    """
     homes: dict[Place, Home] = {}
     for home in each():
         if home is None:
@@ -231,16 +239,21 @@ def _paged(
 
 
 def _is_unusable(home: Home) -> bool:
+    """Return True for a home whose node accepts no pods now, or that is orphaned."""
     return bool(home.node) and (home.is_away or home.is_orphaned)
 
 
 def _selects(selector: Selector, home: Home, pod_of: Callable[[str, str], Pod | None]) -> bool:
-    """Return true if the selector matches the home's pod. Homes without a pod have no labels, so none matches."""
+    """Return True if the selector matches the home's pod. A home without a pod never matches."""
     pod = pod_of(home.owner.namespace, home.pod) if home.pod else None
     return pod is not None and selector.matches(pod.labels)
 
 
 def _place(token: str) -> Place | None:
+    """Return the place of the last home of the previous page; ``None`` without a token.
+
+    Raises ``RequestValidationError`` for an invalid token.
+    """
     if not token:
         return None
     try:

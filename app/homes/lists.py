@@ -17,8 +17,9 @@ _POINT: Final = "Homes"
 
 
 class HomeLists:
-    """Homes of ``frameworks``. Every method raises ``PluginError`` if a plugin fails, because an incomplete list would
-    look complete.
+    """Homes of ``frameworks``.
+
+    Every method raises ``PluginError`` if a plugin fails, because callers cannot see that a list is incomplete.
     """
 
     def __init__(self, frameworks: Iterable[Framework], guard: Guard) -> None:
@@ -29,7 +30,7 @@ class HomeLists:
                 guard.expect(name, _POINT)
 
     def homes(self) -> Iterator[Home | None]:
-        """Yield the homes of all profiles in short steps; a home that several profiles list is repeated."""
+        """Yield the homes of all profiles, and ``None`` after each step. A home in several profiles is repeated."""
         for framework in self._frameworks:
             for name, plugin in _keeping(framework):
                 for item in read_only_steps(self._guard, name, _POINT, plugin.homes):
@@ -38,8 +39,9 @@ class HomeLists:
                     yield item
 
     def home_of(self, framework: Framework, pod: Pod) -> Home | None:
-        """Return the home of a pod, from the first plugin of the profile that has one for the pod; ``None`` if none
-        has.
+        """Return the home of a pod from the first plugin that has one; ``None`` if no plugin has one.
+
+        ``framework``: of the pod's profile.
         """
         with read_only():
             for name, plugin in _keeping(framework):
@@ -49,7 +51,7 @@ class HomeLists:
         return None
 
     def keepers(self) -> list[tuple[str, Keeper]]:
-        """Return the kinds of objects that keep homes, each with its plugin's name, by profile."""
+        """Return the name of each plugin that keeps homes, with each kind of its owners, for all profiles."""
         with read_only():
             return [
                 (name, it)
@@ -60,12 +62,13 @@ class HomeLists:
 
 
 def share_memory(framework: Framework, deciding: Framework) -> None:
-    """Let the plugins of ``framework`` that keep homes use what those of ``deciding`` remember. See ``HomesPlugin``."""
+    """Call ``HomesPlugin.share_memory`` of each plugin of ``framework`` with the same plugin of ``deciding``."""
     for name, plugin in _keeping(deciding):
         framework.plugins[name].share_memory(plugin)
 
 
 def _keeping(framework: Framework) -> list[tuple[str, HomesPlugin]]:
+    """Return the plugins of a framework that keep homes, by name."""
     return [(name, it) for name, it in framework.plugins.items() if declares(type(it), HomesPlugin)]
 
 

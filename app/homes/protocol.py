@@ -18,18 +18,25 @@ POLICY: Final = f"{ANNOTATION_DOMAIN}policy"
 SHORTEST_GRACE: Final = 350.0
 """Shortest useful grace period, in seconds. A shorter one ends before the pods of a failed node are even evicted.
 
-After a failing node's last heartbeat, it takes 50 s until the node counts as unreachable. Its pods tolerate that for
-another 300 s before they are evicted (Kubernetes 1.32 and later).
+A node counts as unreachable 50 s after its last heartbeat. Its pods tolerate that for another 300 s before they are
+evicted (Kubernetes 1.32 and later).
 """
 
 
 class Policy(StrEnum):
-    """Strictness of a home."""
+    """Rule for a pod while its home accepts no pods."""
 
     OFF = "off"
+    """Homes are neither created nor used."""
+
     SOFT = "soft"
+    """The pod starts on another node at once."""
+
     HARD = "hard"
+    """The pod waits for its home without end."""
+
     GRACE = "grace"
+    """The pod waits for a grace period, then starts on another node."""
 
 
 class State(StrEnum):
@@ -91,8 +98,9 @@ class Whereabouts(StrEnum):
 
 
 class Keeper(Struct, frozen=True):
-    """Kind of object that keeps homes of pods. ``per_slot``: True if each pod of an object has its own home, by
-    ordinal.
+    """Kind of object that keeps homes of pods.
+
+    ``per_slot``: true if each pod of an object has its own home, by ordinal.
     """
 
     api_version: str
@@ -101,12 +109,13 @@ class Keeper(Struct, frozen=True):
 
 
 Place = tuple[str, str, str, int, str, str]
-"""Sort key of homes: namespace, kind, name, length of the slot, slot, apiVersion; ordinals sort as numbers."""
+"""Sort key of homes: namespace, kind, name, length of the slot, slot, apiVersion. See ``HomeOwner.place``."""
 
 
 class HomeOwner(Struct, frozen=True, gc=False):
-    """Object that keeps a home. ``slot``: ordinal of the pod, if each pod of the object has its own home; else
-    empty.
+    """Object that keeps a home.
+
+    ``slot``: ordinal of the pod if each pod of the object has its own home; else empty.
     """
 
     api_version: str
@@ -126,13 +135,13 @@ class Home(Struct, frozen=True, gc=False):
     """Home and its state, for display.
 
     ``node``: name of the home node as written, possibly by a user; empty if a pod runs or waits without a home.
-    ``mark``: cause of the node's state, such as ``cordoned``. ``is_away``: the node exists but accepts no pods now;
-    ``is_orphaned``: the node does not exist or is another host, or the owner is gone. ``machine``: location of its pod.
-    ``policy``: ``None`` if it cannot be read; ``policy_source`` says where it is set. ``since``: start of the state, in
-    RFC 3339; empty if unknown. ``pod``: the pod in the most advanced phase, and its node. ``contradiction``: conflict
-    with other settings, as a sentence. ``is_judged``: true if the profile of this list schedules the pod. Another
-    profile can list the same home. ``holds``: true if the pod waits while its home accepts no pods. It waits forever
-    or, with the policy ``grace``, until its grace period ends.
+    ``mark``: cause of the node's state, such as ``cordoned``. ``is_away``: the node exists but accepts no pods now.
+    ``is_orphaned``: the node does not exist or is another host, or the owner is gone. ``machine``: location of the
+    home's pod. ``policy``: ``None`` if it cannot be read. ``policy_source``: object or setting that sets the policy.
+    ``since``: start of the state, in RFC 3339; empty if unknown. ``pod``, ``pod_node``: the pod in the most advanced
+    phase, and its node. ``contradiction``: conflict with other settings, as a sentence; else empty. ``is_judged``: true
+    if the profile of this list schedules the pod. Another profile can list the same home. ``holds``: true if the pod
+    waits while its home accepts no pods. It waits without end or, with the policy ``grace``, for the grace period.
     """
 
     owner: HomeOwner
@@ -157,15 +166,17 @@ class HomesPlugin(Protocol):
 
     @abstractmethod
     def homes(self) -> Iterator[Home | None]:
-        """Yield every home once, and ``None`` after each step of some tenths of a millisecond, so that other tasks can
-        run.
+        """Yield every home once, and ``None`` after each step, so that other tasks can run.
+
+        A step should take at most some tenths of a millisecond.
         """
         ...
 
     @abstractmethod
     def home_of(self, pod: Pod) -> Home | None:
-        """Return the home of the pod; ``None`` if it has none. The result names this pod, although several can share a
-        home.
+        """Return the home of the pod; ``None`` if it has none.
+
+        ``Home.pod`` is this pod, even if several pods share the home.
         """
         ...
 
@@ -177,7 +188,7 @@ class HomesPlugin(Protocol):
     def share_memory(self, deciding: HomesPlugin) -> None:
         """Use the state that ``deciding`` keeps between calls, so that both instances return the same verdicts.
 
-        ``deciding``: instance of the same plugin that takes the decisions. This instance only answers queries, on its
-        own snapshot. The default does nothing, for plugins that keep no state.
+        ``deciding``: instance of the same plugin that makes the decisions. This instance only answers queries, on its
+        own snapshot. The default implementation does nothing, for plugins without such state.
         """
         return

@@ -33,13 +33,13 @@ def restart_condition(home: Home, node: str) -> Restart:
 
 
 def _is_elsewhere(home: Home, node: str) -> bool:
-    """Return true if the home is another node that exists, accepts pods, and can reach the pod's volumes."""
+    """Return True if the home is another node that exists, accepts pods, and can use the pod's volumes."""
     is_usable = not (home.is_away or home.is_orphaned or home.state is State.VOLUME_ELSEWHERE)
     return is_usable and home.node not in ("", node)
 
 
 def homes_of_node(homes: Iterable[Home | None], node: str) -> list[Home]:
-    """Return the homes on the node, and those whose pod runs there.
+    """Return the homes on the node, and the homes whose pod runs there.
 
     If several profiles list a home, the profile that schedules its pod takes precedence.
     """
@@ -53,7 +53,7 @@ def homes_of_node(homes: Iterable[Home | None], node: str) -> list[Home]:
 
 
 def without_pod_there(home: Home, node: str) -> str:
-    """Describe the outcome for a home whose pod does not run on the node."""
+    """Describe, as a phrase, what a drain of ``node`` means for a home there whose pod does not run there."""
     if home.state is State.OWNER_GONE:
         return "its owner is gone"
     if home.pod and home.pod_node:

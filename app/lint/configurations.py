@@ -32,11 +32,13 @@ _VERBS: Final[Mapping[str, str]] = {"filter": "filterVerb", "score": "prioritize
 _EVERYWHERE: Final = "multiPoint"
 _POINTS: Final = (_EVERYWHERE, "preFilter", "filter", "preScore", "score")
 _REQUIRED: Final = ("PrioritySort", "DefaultBinder")
+"""Plugins that a profile must have, and that do not matter for spread."""
 
 _BIND_VERB: Final = "bindVerb"
 _RESERVE: Final = "reserve"
 
 _EFFECTS: Final[Mapping[str, str]] = {"filter": "hard constraints", "score": "soft constraints"}
+"""Constraints that PodTopologySpread implements at an extension point."""
 
 
 def is_scheduler(document: Mapping[str, Any]) -> bool:
@@ -80,6 +82,7 @@ def of_grace(document: Mapping[str, Any]) -> Iterator[Mistaken]:
 
 
 def _graces(document: Mapping[str, Any], args: Place) -> Iterator[Mistaken]:
+    """Yield the grace periods that are too short, in the arguments of one StickyNode."""
     rules = value_at(document, (*args, "namespaces"))
     within = ((*args, "namespaces", number) for number in range(len(rules) if isinstance(rules, list) else 0))
     for place in (args, *within):
@@ -109,11 +112,14 @@ class Pairing(Struct, frozen=True):
 
 
 def pairings(schedulers: Sequence[ManifestObject], homeports: Sequence[ManifestObject]) -> Iterator[Pairing]:
-    """Yield each scheduler with the only Homeport in the same file; if it has none, with the only one of all."""
+    """Pair each scheduler's configuration with the Homeport configuration in the same file, else in any file.
+
+    A scheduler for which several Homeport configurations are possible is left out.
+    """
     for scheduler in schedulers:
-        beside = [it for it in homeports if it.file == scheduler.file] or homeports
-        if len(beside) == 1:
-            yield Pairing(scheduler, beside[0])
+        candidates = [it for it in homeports if it.file == scheduler.file] or homeports
+        if len(candidates) == 1:
+            yield Pairing(scheduler, candidates[0])
 
 
 def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
@@ -121,7 +127,7 @@ def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
 
     Raises ``BadField``.
 
-    Places are those of the scheduler's configuration. ``registry``: all plugins of Homeport.
+    The places are paths in the scheduler's configuration. ``registry``: all plugins of Homeport.
     """
     extender = _extender(pairing)
     if extender is None:
@@ -142,6 +148,7 @@ def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
 
 
 def _unwritten(name: str, place: Place) -> Mistaken:
+    """Return the mistake that the pods of a profile get no deletion costs."""
     return Mistaken(
         COSTS_UNWRITTEN,
         Severity.WARNING,
@@ -153,6 +160,7 @@ def _unwritten(name: str, place: Place) -> Mistaken:
 
 
 def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iterator[Mistaken]:
+    """Yield the mistakes of a profile. ``theirs``, ``ours``: points with spread in scheduler and Homeport."""
     twice = [point for point in _VERBS if point in theirs and point in ours]
     nowhere = [point for point in _VERBS if point not in theirs and point not in ours]
     if twice:
@@ -177,7 +185,7 @@ def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iter
 
 
 def _extender(pairing: Pairing) -> Mapping[str, Any] | None:
-    """Return the extender that is Homeport: its URL has the word homeport, or the port of Homeport's configuration."""
+    """Return the extender whose URL contains ``homeport``, or has the port of Homeport's configuration."""
     extenders = pairing.scheduler.value.get("extenders")
     port = pairing.homeport.value.get("port", Settings().port)
     for extender in extenders if isinstance(extenders, list) else ():
@@ -223,7 +231,7 @@ def _scheduler_profile(document: Mapping[str, Any], place: Place, registry: Regi
 
 
 def _known(plugin_set: Any, registry: Registry) -> Any:
-    """Return a plugin set without the plugins that only the scheduler knows."""
+    """Return a plugin set that enables only plugins of Homeport and default plugins of kube-scheduler."""
     if not isinstance(plugin_set, dict):
         return plugin_set
     ours = [
@@ -233,13 +241,14 @@ def _known(plugin_set: Any, registry: Registry) -> Any:
 
 
 def _with_required(everywhere: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return ``multiPoint`` with the plugins that a profile must have. The original can have them at other points."""
+    """Return ``multiPoint`` with the required plugins. The original profile can have them at other points."""
     enabled = [it for it in _named(everywhere, "enabled") if it["name"] not in _REQUIRED]
     disabled = [it for it in _named(everywhere, "disabled") if it["name"] not in _REQUIRED]
     return {"enabled": [*enabled, *({"name": it} for it in _REQUIRED)], "disabled": disabled}
 
 
 def _named(plugin_set: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:
+    """Return the entries of a plugin set with a name. ``field``: ``enabled`` or ``disabled``."""
     entries = plugin_set.get(field)
     every = entries if isinstance(entries, list) else ()
     return [it for it in every if isinstance(it, dict) and isinstance(it.get("name"), str)]
@@ -254,9 +263,9 @@ def _profile(document: Any, place: Place) -> Profile:
 
 
 def _spread_points(profile: Profile, registry: Registry, place: Place) -> set[str]:
-    """Return the extension points, of filter, score and reserve, at which a profile runs PodTopologySpread.
+    """Return those of the extension points filter, score and reserve at which a profile runs PodTopologySpread.
 
-    It is at reserve only with ``scaleDown: Spread``.
+    The plugin runs at reserve only with ``scaleDown: Spread``.
     """
     resolved = _resolved(profile, registry, place)
     return {point for point in (*_VERBS, _RESERVE) if any(ref.name == _SPREAD for ref in resolved.at(point))}

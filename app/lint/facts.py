@@ -1,4 +1,4 @@
-"""Facts about a cluster that the rules need, from the snapshot: domains, counts of pods, volumes and schedulers."""
+"""Facts about a cluster that rules use, from its snapshot: domains, counts of pods, volumes and schedulers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from app.kube.selectors import EVERYTHING
 from app.kube.taints import Tolerance
 
 FACTS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
-"""Kinds that the rules read, besides nodes, pods and the workloads that are judged."""
+"""Kinds that the rules read in addition to nodes, pods and the judged workloads."""
 
 _TEMPORARY: Final = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "ToBeDeletedByClusterAutoscaler")
-"""Beginnings of the keys of taints that controllers add for some time, for example while a node is not ready."""
+"""Prefixes of the keys of taints that controllers add only for some time, for example while a node is not ready."""
 
 _MOST_CACHED: Final = 64
-"""Maximum number of cached domain sizes. Most workloads share their affinity and tolerations."""
+"""Maximum number of cached results of ``usable_hosts``. Most workloads share their affinity and tolerations."""
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 
@@ -70,6 +70,7 @@ class ClusterFacts:
         return sizes
 
     def _usable_nodes(self, pod: Pod, keys: frozenset[str]) -> Iterator[Node]:
+        """Yield the nodes that the pod can use and that have the labels ``keys``."""
         matcher, tolerance = pod.spec.affinity.compiled(), Tolerance(pod.spec.tolerations)
         for info in self._cluster.nodes.values():
             node = info.node
@@ -87,7 +88,10 @@ class ClusterFacts:
         return tuple(sorted({it.key for it in taints if it.keeps_out and not it.key.startswith(_TEMPORARY)}))
 
     def volume_domains(self, namespace: str, claim: str, key: str) -> frozenset[str] | None:
-        """Return the domains whose nodes reach the volume of a claim; ``None`` if unbound, or reached from anywhere."""
+        """Return the domains whose nodes can use the volume of a claim.
+
+        ``None``: the claim is unbound, or all nodes can use its volume.
+        """
         bound = self._cluster.others.get(PERSISTENT_VOLUME_CLAIMS, namespace, claim)
         if bound is None or not bound.is_bound:
             return None
@@ -101,7 +105,7 @@ class ClusterFacts:
         return frozenset(it for name, it in values.items() if matcher.matches(name, nodes[name].node.labels))
 
     def schedulers(self) -> frozenset[str]:
-        """Return the scheduler names of all pods that have a node, and the default one."""
+        """Return the scheduler names of all pods that have a node, and the name of the default scheduler."""
         if self._schedulers is None:
             bound = (it.spec.scheduler_name for it in self._cluster.pods() if it.node_name)
             self._schedulers = frozenset((DEFAULT_SCHEDULER_NAME, *bound))

@@ -19,8 +19,8 @@ _TEMPLATES: Final = "templates"
 def read_paths(paths: Sequence[str]) -> tuple[ReadManifests, list[str]]:
     """Read all manifests below ``paths``, and return notes about what was left out.
 
-    ``-`` is standard input. In a folder, regular files that end with .yaml, .yml or .json are read; hidden files, and
-    the templates of Helm charts, are left out. A file in ``paths`` without any Kubernetes object is broken.
+    ``-`` is standard input. In a folder, regular files that end with .yaml, .yml or .json are read. Hidden files, and
+    the templates of Helm charts, are left out. A path without any Kubernetes object is reported as broken.
     """
     read, notes = ReadManifests([], []), list[str]()
     for name in paths:
@@ -38,6 +38,8 @@ def read_paths(paths: Sequence[str]) -> tuple[ReadManifests, list[str]]:
 
 
 def _files_in(folder: Path, notes: list[str], broken: list[BrokenManifest]) -> Iterator[Path]:
+    """Yield the manifests below a folder. Add notes about Helm charts, and unreadable folders to ``broken``."""
+
     def add(error: OSError) -> None:
         broken.append(BrokenManifest(str(error.filename), 0, f"cannot be read: {error.strerror}"))
 

@@ -33,7 +33,10 @@ def formatted(report: LintReport, output: str, version: str, paint: Paint) -> st
 
 
 def printable(text: str, also: str = "") -> str:
-    """Return the text with unprintable characters escaped, except those in ``also``: a terminal would act on them."""
+    """Return the text with unprintable characters escaped, because they could control a terminal.
+
+    ``also``: unprintable characters that are kept.
+    """
     return "".join(it if it.isprintable() or it in also else ascii(it)[1:-1] for it in text)
 
 
@@ -103,12 +106,13 @@ def _github(report: LintReport) -> Iterator[str]:
 
 
 def _command(level: str, properties: dict[str, str], text: str) -> str:
-    said = ",".join(f"{key}={_escaped(value, ',:')}" for key, value in properties.items())
-    return f"::{level} {said}::{_escaped(text)}"
+    """Return a workflow command of GitHub, which becomes an annotation of the file."""
+    fields = ",".join(f"{key}={_escaped(value, ',:')}" for key, value in properties.items())
+    return f"::{level} {fields}::{_escaped(text)}"
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """Escape unprintable characters, percent signs and line ends like GitHub's toolkit, and characters in ``also``."""
+    """Escape unprintable characters, and like GitHub's toolkit percent signs, line ends and characters in ``also``."""
     text = printable(text, _LINE_ENDS)
     for character in f"%{_LINE_ENDS}{also}":
         text = text.replace(character, f"%{ord(character):02X}")

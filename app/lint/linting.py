@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 
 class LintReport(Struct, frozen=True):
-    """Result of a run.
+    """Result of a run of the linter.
 
-    ``broken``: parts of the input that cannot be judged. ``notes``: unknown ids in comments and annotations.
+    ``broken``: parts of the input that cannot be judged. ``notes``: unknown rule ids in comments and annotations.
     ``skipped``: rules that were not applied, because an input is missing. ``objects``: number of judged objects.
     ``ignored``: number of mistakes that comments and annotations ignore.
     """
@@ -54,7 +54,7 @@ class LintReport(Struct, frozen=True):
 class Linter:
     """Collects the findings of one run. ``registry``: all plugins of Homeport. ``facts``: ``None`` without a cluster.
 
-    ``namespace``: namespace in which pods are counted for manifests that have no namespace.
+    ``namespace``: namespace of manifests that name none. Its pods are counted for their constraints.
     """
 
     def __init__(self, registry: Registry, facts: ClusterFacts | None, namespace: str = "") -> None:
@@ -110,9 +110,12 @@ class Linter:
         schedulers = [it for it in manifests if is_scheduler(it.value)]
         homeports = [it for it in manifests if is_homeport(it.value)]
         for scheduler in schedulers:
-            self._schedulers |= {DEFAULT_SCHEDULER_NAME, *self._taken(scheduler, scheduler_names(scheduler.value))}
+            self._schedulers |= {
+                DEFAULT_SCHEDULER_NAME,
+                *self._until_error(scheduler, scheduler_names(scheduler.value)),
+            }
         for homeport in homeports:
-            with suppress(BadField):  # such a configuration does not start, and says why
+            with suppress(BadField):  # Homeport refuses to start with such a configuration, and logs the mistake
                 self._spread_options.update(spread_options(homeport.value, self._registry))
         for manifest in manifests:
             self._note_unknown(manifest.ignored, manifest.file, manifest.line)
@@ -126,6 +129,7 @@ class Linter:
             self._add_all(pairing.scheduler, of_pairing(pairing, self._registry))
 
     def _add_template(self, manifest: ManifestObject) -> None:
+        """Judge an object with a pod template. A mistake in its fields is added to the broken parts."""
         self._objects += 1
         try:
             workload = workload_of(manifest.value)
@@ -139,6 +143,7 @@ class Linter:
         self._add_all(manifest, self._of_workload(workload), ignored)
 
     def _of_workload(self, workload: LintedWorkload) -> Iterator[Mistaken]:
+        """Yield the mistakes of all rules in a workload."""
         options = self._options_of(workload)
         if options is not None:
             workload = with_profile_fields(workload, options.defaults)
@@ -152,24 +157,26 @@ class Linter:
             yield from of_scheduler(workload, self._schedulers)
 
     def _options_of(self, workload: LintedWorkload) -> Any:
-        """Return the options ``beyond`` of the profile for the pods; ``None`` if there are none, or none are known."""
+        """Return the options ``beyond`` of the pods' profile; ``None`` if no configuration sets them."""
         name = "" if workload.pod is None else workload.pod.spec.scheduler_name
         return self._spread_options.get(name, self._spread_options.get(ANY))
 
     def _add_all(
         self, manifest: ManifestObject, mistakes: Iterable[Mistaken], ignored: frozenset[str] | None = None
     ) -> None:
+        """Add mistakes in an object. ``ignored``: ids of ignored rules; ``None`` for those of the manifest."""
         named = (manifest.within or manifest).value
         metadata = named.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
         names = (str(named["kind"]), str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
-        for mistake in self._taken(manifest, mistakes):
+        for mistake in self._until_error(manifest, mistakes):
             skips = manifest.ignored if ignored is None else ignored
             self._add(mistake, names, skips, manifest.file, manifest.line_of(mistake.place))
 
     def _add(
         self, mistake: Mistaken, names: tuple[str, str, str], ignored: Collection[str], file: str, line: int
     ) -> None:
+        """Add a mistake to the findings, or only count it if its rule is ignored."""
         if mistake.rule.id in ignored:
             self._ignored += 1
             return
@@ -189,8 +196,8 @@ class Linter:
             )
         )
 
-    def _taken(self, manifest: ManifestObject, values: Iterable[T]) -> list[T]:
-        """Return the values up to the first error, and report the error."""
+    def _until_error(self, manifest: ManifestObject, values: Iterable[T]) -> list[T]:
+        """Return the values up to the first error, and add the error to the broken parts."""
         taken: list[T] = []
         try:
             taken.extend(values)
@@ -199,6 +206,7 @@ class Linter:
         return taken
 
     def _break(self, manifest: ManifestObject, error: Exception) -> None:
+        """Add an object to the broken parts, because of an error."""
         place = error.place if isinstance(error, BadField) else ()
         text = str(error) if isinstance(error, BadField) else _unexpected(error)
         named = f"{manifest.value['kind']} {_name(manifest)}"
@@ -208,6 +216,7 @@ class Linter:
             self._broken.append(broken)
 
     def _note_unknown(self, ids: Collection[str], file: str, line: int) -> None:
+        """Add a note for each id in a comment or annotation that is not the id of a rule."""
         for unknown in sorted(it for it in ids if it and it not in _IDS):
             message = f"homeport.dev/ignore: there is no rule {unknown}{meant(unknown, _IDS)}"
             self._notes.append(BrokenManifest(file or "cluster", line, message))

@@ -1,4 +1,4 @@
-"""Workloads of a snapshot: the listed objects, and groups of pods whose owners are not listed. Also configurations."""
+"""Workloads of a snapshot: listed objects, and groups of pods whose owners are not listed. Also, its configurations."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ _HASH: Final = "pod-template-hash"
 
 
 def _decoder(api_version: str, kind: str) -> Kind[LintedWorkload]:
+    """Return a kind whose objects are decoded as workloads, for the rules."""
+
     def decode(raw: bytes | Raw) -> LintedWorkload:
         document = {**_JSON.decode(raw), "apiVersion": api_version, "kind": kind}
         try:
@@ -36,11 +38,11 @@ def _decoder(api_version: str, kind: str) -> Kind[LintedWorkload]:
 
 
 WORKLOADS: Final = tuple(_decoder(*pair) for pair in KINDS if pair != (PODS.api_version, PODS.kind))
-"""Kinds of all objects with a pod template, decoded for the rules. A snapshot for plugins must not have them."""
+"""Kinds of all objects with a pod template, decoded for the rules. Do not add them to a snapshot for plugins."""
 
 
 class ConfigMapConfigurations(Struct, frozen=True):
-    """ConfigMap with the configurations of a scheduler or of Homeport that it holds. Its other data is dropped."""
+    """ConfigMap with the configurations of kube-scheduler or Homeport in its data. Its other data is dropped."""
 
     namespace: str
     name: str
@@ -76,7 +78,7 @@ def _config_map(raw: bytes | Raw) -> ConfigMapConfigurations:
     metadata = {"namespace": meta.namespace, "name": meta.name}
     value = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": decoded.data}
     held = configurations_in(ManifestObject("", value, (), {}, 0, _ids((meta.annotations or {}).get(IGNORE, ""))))
-    objects = tuple(replace(it, lines={}, line=0) for it in held.objects)  # lines of a file that nobody has
+    objects = tuple(replace(it, lines={}, line=0) for it in held.objects)  # an object of a cluster has no line numbers
     broken = tuple(f"ConfigMap {meta.namespace}/{meta.name}: {it.message}" for it in held.broken)
     return ConfigMapConfigurations(meta.namespace, meta.name, meta.uid, meta.resource_version, objects, broken)
 
@@ -86,9 +88,10 @@ CONFIG_MAPS: Final = Kind("v1", "ConfigMap", _config_map)
 
 
 def configurations_of(cluster: Cluster, namespace: str, source: str, file: str) -> ReadManifests:
-    """Return the configurations in the ConfigMaps of a namespace, or of all namespaces if it is empty.
+    """Return the configurations in the ConfigMaps of a namespace, or of all namespaces if ``namespace`` is empty.
 
-    ``source``: what to name in messages about parts that cannot be read. ``file``: file of the objects, or empty.
+    ``source``: name of the input for messages about parts that cannot be read. ``file``: file of the objects; empty for
+    a live cluster.
     """
     read = ReadManifests([], [])
     for key in sorted(cluster.others.keys(CONFIG_MAPS)):
@@ -100,10 +103,11 @@ def configurations_of(cluster: Cluster, namespace: str, source: str, file: str) 
 
 
 def workloads_in(cluster: Cluster, namespace: str) -> Iterator[LintedWorkload]:
-    """Yield the workloads of a namespace, or of all if it is empty: objects without a listed controller, and pods.
+    """Yield the workloads of a namespace, or of all namespaces if ``namespace`` is empty.
 
-    Pods of one owner are one workload, named like the owner. Old ReplicaSets, without pods, are left out. An owner
-    without a template, as in saved clusters, is one more workload if it has a home policy.
+    They are the objects without a listed controller, and the pods of owners that are not listed. Pods of one owner are
+    one workload, named like the owner. Objects with 0 replicas, such as old ReplicaSets, are left out. An owner without
+    a template, as in saved clusters, is an additional workload if it has a home policy.
     """
     listed = [it for it in _listed(cluster) if namespace in ("", it.namespace)]
     known = {(it.namespace, it.kind, it.name) for it in listed if it.pod is not None}
@@ -117,6 +121,7 @@ def workloads_in(cluster: Cluster, namespace: str) -> Iterator[LintedWorkload]:
 
 
 def _listed(cluster: Cluster) -> Iterator[LintedWorkload]:
+    """Yield all objects with a pod template."""
     for kind in WORKLOADS:
         for key in cluster.others.keys(kind):
             workload = cluster.others.get(kind, *key)
@@ -125,6 +130,7 @@ def _listed(cluster: Cluster) -> Iterator[LintedWorkload]:
 
 
 def _groups(pods: Iterable[Pod], known: set[tuple[str, str, str]]) -> Iterator[LintedWorkload]:
+    """Yield a workload for the pods of each owner that is not in ``known``. Its template is the newest pod."""
     groups: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in pods:
         kind, name = (pod.owner.kind, pod.owner.name) if pod.owner is not None else (PODS.kind, pod.name)
@@ -150,5 +156,5 @@ def _groups(pods: Iterable[Pod], known: set[tuple[str, str, str]]) -> Iterator[L
 
 
 def _ids(text: str) -> frozenset[str]:
-    """Return the ids in an annotation that ignores rules."""
+    """Return the rule ids in the value of an annotation ``IGNORE``."""
     return frozenset(part.strip() for part in text.split(","))

@@ -18,7 +18,7 @@ from app.config.mistakes import Place, written
 from app.config.yaml_loader import loader_for
 
 MOST_BYTES: Final = 64 << 20
-"""Maximum size of a manifest. A larger one would take minutes and gigabytes, because the line of each field is kept."""
+"""Maximum bytes of a manifest. A larger one takes minutes and gigabytes, because the line of each field is stored."""
 
 _SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
 _DIRECTIVE: Final = re.compile(r"^%.*$", re.MULTILINE)
@@ -31,7 +31,7 @@ _PROSE: Final = re.compile(r".*\.(?!(?:ya?ml|json|conf)$)[^.]*", re.DOTALL)
 
 
 class BrokenManifest(Struct, frozen=True):
-    """Part of the input that cannot be judged, or is judged only in part. ``line`` is 0 if it is unknown."""
+    """Part of the input that cannot be judged, or only in part. ``line``: 0 if the line is unknown."""
 
     file: str
     line: int
@@ -45,8 +45,8 @@ class ManifestObject(Struct, frozen=True):
     """Kubernetes object in a file.
 
     ``place``: path of the object in its document, not empty for an item of a List. ``lines``: line of each key and list
-    item of the document. ``line``: first line of the object. ``ignored``: ids in comments. ``within``: the ConfigMap
-    that holds the object as text, if any.
+    item of the document. ``line``: first line of the object. ``ignored``: rule ids in comments. ``within``: the
+    ConfigMap that contains the object as text, if any.
     """
 
     file: str
@@ -58,7 +58,7 @@ class ManifestObject(Struct, frozen=True):
     within: ManifestObject | None = None
 
     def line_of(self, place: Place) -> int:
-        """Return the line of a field; if the file lacks the field, that of its innermost parent in the file."""
+        """Return the line of a field; if the file does not have the field, the line of its innermost parent."""
         full = (*self.place, *place)
         while len(full) > len(self.place):
             if full in self.lines:
@@ -87,7 +87,7 @@ def read_manifests(text: str, file: str) -> ReadManifests:
 
 
 def _parts(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the documents of a stream, each with the number of lines above it."""
+    """Yield the number of lines above each document of a stream, and the document."""
     start = above = 0
     for separator in _SEPARATOR.finditer(text):
         yield above, text[start : separator.start()]
@@ -97,6 +97,7 @@ def _parts(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_part(part: str, file: str, above: int, read: ReadManifests) -> None:
+    """Add the objects of one document to ``read``. ``above``: number of lines above the document."""
     text = _DIRECTIVE.sub("", part) if part.startswith("%") else part
     if not text.strip():
         return
@@ -147,12 +148,16 @@ def _objects(
 
 
 def _ignored(text: str) -> frozenset[str]:
-    """Return all ids in the comments of a text."""
+    """Return all rule ids in the comments of a text."""
     return frozenset(it.strip() for ids in _IGNORE.findall(text) for it in ids.split(","))
 
 
 def _ignored_by_item(text: str, above: int, starts: list[int]) -> dict[int, frozenset[str]]:
-    """Return the ids in comments by item of a List. A comment line belongs to the item of the next line of content."""
+    """Return the rule ids in comments by item of a List.
+
+    A line that is only a comment belongs to the item of the next line with content. ``starts``: first line of each
+    item.
+    """
     by_item: dict[int, frozenset[str]] = {}
     if "homeport.dev/ignore:" not in text:
         return by_item
@@ -167,7 +172,7 @@ def _ignored_by_item(text: str, above: int, starts: list[int]) -> dict[int, froz
 
 
 def configurations_in(holder: ManifestObject) -> ReadManifests:
-    """Return the configurations of a scheduler or of Homeport that a ConfigMap holds."""
+    """Return the configurations of kube-scheduler or Homeport in the data of a ConfigMap."""
     read = ReadManifests([], [])
     data = holder.value.get("data")
     for key, text in data.items() if isinstance(data, dict) else ():

@@ -27,7 +27,10 @@ _MOST_REPLICAS: Final = 10_000
 
 
 def of_placement(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mistaken]:
-    """Yield the mistakes in a workload that only show in a cluster. Pods of a DaemonSet have their nodes already."""
+    """Yield the mistakes in a workload that depend on the cluster.
+
+    DaemonSets are left out, because each of their pods is made for one node.
+    """
     pod = workload.pod
     if pod is None or workload.kind == "DaemonSet":
         return
@@ -54,6 +57,7 @@ def of_scheduler(workload: LintedWorkload, schedulers: Collection[str]) -> Itera
 
 
 def _unknown_keys(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mistaken]:
+    """Yield the constraints whose topology key no node has."""
     for number, constraint in enumerate(workload.constraints):
         key = constraint.topology_key
         if not key or facts.has_key(key):
@@ -71,6 +75,7 @@ def _unknown_keys(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mis
 def _min_domains(
     workload: LintedWorkload, pod: Pod, number: int, constraint: TopologySpreadConstraint, facts: ClusterFacts
 ) -> Iterator[Mistaken]:
+    """Yield a mistake if the pods can use fewer domains than ``minDomains``."""
     wanted = constraint.min_domains
     if wanted is None:
         return
@@ -91,6 +96,7 @@ def _min_domains(
 def _tainted(
     workload: LintedWorkload, pod: Pod, number: int, constraint: TopologySpreadConstraint, facts: ClusterFacts
 ) -> Iterator[Mistaken]:
+    """Yield a mistake if empty domains with taints limit the number of pods."""
     if constraint.honours_taints or not constraint.honours_affinity or not selects_own(workload, constraint):
         return
     key = constraint.topology_key
@@ -122,6 +128,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _zone_and_host(workload: LintedWorkload, pod: Pod, facts: ClusterFacts) -> Iterator[Mistaken]:
+    """Yield a mistake if a constraint over hosts and another one allow too few pods together."""
     hosts = [it for _, it in workload.hard if it.topology_key == HOSTNAME and selects_own(workload, it)]
     for number, wide in workload.hard:
         if wide.topology_key == HOSTNAME or not hosts or not selects_own(workload, wide):
@@ -145,10 +152,12 @@ def most_replicas(hosts: Mapping[str, int], skew: int, host_skew: int, enough: i
     """Return the largest number of pods that two hard constraints allow, or a number of at least ``enough``.
 
     ``hosts``: number of hosts by domain. ``skew`` and ``host_skew``: maxSkew of the constraint over the domains and of
-    the one over hosts. With ``level`` pods on the emptiest host, no host has more than ``level + host_skew``. The
-    smallest domain then limits the others. The level rises only if each domain can take ``level + 1`` pods per host.
-    It stops once ``least * (level + host_skew) + skew < size * (level + 1)`` in any domain. If all domains have equal
-    sizes, it never stops.
+    the one over hosts.
+
+    With ``level`` pods on the emptiest host, no host has more than ``level + host_skew`` pods. So the smallest domain,
+    with ``least`` hosts, has at most ``least * (level + host_skew)`` pods, and each other domain at most ``skew`` more.
+    The level rises only if each domain can have ``level + 1`` pods on each of its ``size`` hosts. It stops once
+    ``least * (level + host_skew) + skew < size * (level + 1)`` for any domain, and never if all sizes are equal.
     """
     if not hosts or min(skew, host_skew) < 1:
         return enough
@@ -163,6 +172,7 @@ def most_replicas(hosts: Mapping[str, int], skew: int, host_skew: int, enough: i
 def _volumes(
     workload: LintedWorkload, pod: Pod, number: int, constraint: TopologySpreadConstraint, facts: ClusterFacts
 ) -> Iterator[Mistaken]:
+    """Yield a mistake if volumes bind more pods to a domain than the constraint allows."""
     if not selects_own(workload, constraint):
         return
     domains = facts.domains(pod, constraint).nodes_by_domain()
@@ -187,8 +197,8 @@ def _volumes(
 def _held(workload: LintedWorkload, pod: Pod, key: str, facts: ClusterFacts) -> tuple[Mapping[str, int], int]:
     """Return the number of pods that volumes bind to a domain, by domain, and the number of other pods.
 
-    Pods that share a claim are spread evenly over the domains that reach its volume. If several domains reach the
-    volume of a pod's own claim, the pod counts among the other pods.
+    Pods that share a claim are assumed to spread evenly over the domains that can use its volume. If several domains
+    can use the volume of a pod's own claim, the pod is one of the other pods.
     """
     replicas = min(workload.replicas or 0, _MOST_REPLICAS)
     held: dict[str, int] = defaultdict(int)

@@ -1,4 +1,4 @@
-"""Rules about constraints under the options ``beyond`` of a profile of Homeport."""
+"""Rules about constraints of pods whose Homeport profile has the options ``beyond``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MOST_SHOWN: Final = 5
 
 
 def with_profile_fields(workload: LintedWorkload, missing: Any) -> LintedWorkload:
-    """Return the workload with the fields that its constraints leave out, in the same order.
+    """Return the workload with the profile's values of fields that its constraints leave out.
 
-    ``missing``: ``beyond.defaults``, or ``None``.
+    The constraints keep their order. ``missing``: value of ``beyond.defaults``; ``None`` changes nothing.
     """
     pod: Pod | None = workload.pod
     if missing is None or pod is None or not pod.spec.spread:
@@ -28,7 +28,10 @@ def with_profile_fields(workload: LintedWorkload, missing: Any) -> LintedWorkloa
 
 
 def of_domains(workload: LintedWorkload, domains: Mapping[str, Collection[str]]) -> Iterator[Mistaken]:
-    """Yield the hard constraints that do not wait for all declared ``domains`` of their topology key."""
+    """Yield the hard constraints whose ``minDomains`` is less than the number of declared domains.
+
+    ``domains``: declared domains by topology key.
+    """
     if workload.kind == "DaemonSet":
         return
     for number, constraint in workload.hard:

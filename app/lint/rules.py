@@ -1,6 +1,6 @@
 """Catalogue of the rules: their ids, severities, short descriptions, and the inputs that they need.
 
-``docs/lint.md`` has one entry for each id. An id never changes, and names the mistake in words.
+``docs/lint.md`` has one entry for each id. Never change an id: manifests and annotations contain it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Severity(StrEnum):
     """Pods wait, or the setting has no effect."""
 
     WARNING = "warning"
-    """The setting has less effect than it seems to have, or pods wait only under further conditions."""
+    """The setting has less effect than expected, or pods wait only under further conditions."""
 
 
 class Need(StrEnum):
@@ -101,7 +101,7 @@ RULES: Final = (
 
 
 class Mistaken(Struct, frozen=True):
-    """Mistake that a rule found in an object, before the object's file and line are added.
+    """Mistake that a rule finds in an object, before the object's file and line are added.
 
     ``place``: path of the field within the object.
     """

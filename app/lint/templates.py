@@ -49,14 +49,14 @@ def of_template(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def selects_own(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> bool:
-    """Return true if the selector matches the workload's pods; labels that a controller adds count as matching."""
+    """Return True if the constraint selects the workload's own pods. Labels added by a controller count as matching."""
     if constraint.selector is None or workload.pod is None:
         return False
     return _known_part(workload, constraint.selector).matches(workload.pod.labels)
 
 
 def _has_match_label_key(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> bool:
-    """Return true if the pods have a label in matchLabelKeys, because it is then merged into the selector."""
+    """Return True if the pods have a label in ``matchLabelKeys``. The API server merges it into the selector."""
     labels = () if workload.pod is None else workload.pod.labels
     added = _ADDED_BY.get(workload.kind, set())
     return any(it in labels or it in added for it in constraint.match_label_keys)
@@ -69,6 +69,7 @@ def _known_part(workload: LintedWorkload, whole: Selector) -> Selector:
 
 
 def _mismatches(workload: LintedWorkload) -> Iterator[Mistaken]:
+    """Yield the constraints that do not select the workload's own pods."""
     for number, constraint in enumerate(workload.constraints):
         over = f"the constraint over {constraint.topology_key}"
         if constraint.selector is None:
@@ -90,7 +91,7 @@ def _mismatches(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _lacking(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> str:
-    """Return the first requirement of the selector that the labels of the template do not meet, as text."""
+    """Return text on the first requirement of the selector that the template's labels do not meet; empty if none."""
     labels = {} if workload.pod is None else workload.pod.labels
     for requirement in () if constraint.selector is None else _known_part(workload, constraint.selector).requirements:
         if not requirement.matches(labels):
@@ -100,6 +101,7 @@ def _lacking(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> 
 
 
 def _duplicates(workload: LintedWorkload) -> Iterator[Mistaken]:
+    """Yield the constraints with the topology key of an earlier constraint."""
     seen: dict[str, int] = {}
     for number, constraint in enumerate(workload.constraints):
         key = constraint.topology_key
@@ -122,6 +124,7 @@ def _duplicates(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _previous_revisions(workload: LintedWorkload) -> Iterator[Mistaken]:
+    """Yield the hard constraints that count pods of two revisions during a rollout."""
     if not workload.rolls:
         return
     for number, constraint in workload.hard:
@@ -137,6 +140,7 @@ def _previous_revisions(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _policies(workload: LintedWorkload) -> Iterator[Mistaken]:
+    """Yield the annotations with an unknown home policy."""
     known = [it.value for it in Policy]
     for place, value in workload.policies.items():
         if value not in known:
@@ -150,6 +154,7 @@ def _policies(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _fallback(workload: LintedWorkload) -> Iterator[Mistaken]:
+    """Yield a mistake if the annotation ``FALLBACK`` has an unknown value."""
     value = None if workload.pod is None else workload.pod.annotations.get(FALLBACK)
     if value is not None and value != NEVER:
         yield Mistaken(

@@ -1,4 +1,4 @@
-"""Decodes objects with a pod template, with the models of ``app.kube``."""
+"""Decodes objects with a pod template into workloads, with the models of ``app.kube``."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ _REPLICAS: Final[Mapping[str, Place]] = {
     "Job": ("spec", "parallelism"),
     "CronJob": ("spec", "jobTemplate", "spec", "parallelism"),
 }
+"""Path of the number of replicas by kind. Other kinds have one pod, and a DaemonSet one for each matching node."""
+
 _LAUNCHER: Final = {"kubevirt.io": "virt-launcher"}
 """Label that KubeVirt adds to the pods of a VirtualMachine."""
 
@@ -54,10 +56,10 @@ class LintedWorkload(Struct, frozen=True):
     """Object with a pod template, or a group of pods with the same owner.
 
     ``pod``: the template, decoded as a pod; ``None`` if the object has no template, as in saved clusters.
-    ``template``: path of the template. ``replicas``: ``None`` if their number depends on the nodes. ``rolls``: true if
-    pods of two revisions run side by side during a rollout. ``claims``: names of ``volumeClaimTemplates``.
-    ``policies``: home policies by the paths of their annotations. ``controller``: kind and name of the controller,
-    if any. ``ignored``: ids in annotations.
+    ``template``: path of the template. ``replicas``: ``None`` if the number depends on the nodes. ``rolls``: true if
+    pods of two revisions run at the same time during a rollout. ``claims``: names of ``volumeClaimTemplates``.
+    ``first_ordinal``: lowest ordinal of a StatefulSet. ``policies``: home policies by the paths of their annotations.
+    ``controller``: kind and name of the object's controller, if any. ``ignored``: rule ids in annotations.
     """
 
     kind: str
@@ -93,7 +95,7 @@ class LintedWorkload(Struct, frozen=True):
 
 
 def has_template(document: Mapping[str, Any]) -> bool:
-    """Return true if objects of this kind have a pod template that is judged."""
+    """Return True if the rules judge the pod template of objects of this kind."""
     return (document.get("apiVersion"), document.get("kind")) in _TEMPLATES
 
 
@@ -131,7 +133,7 @@ def workload_of(document: Mapping[str, Any]) -> LintedWorkload:
 
 
 def check_read(pod: Pod, template: Place) -> None:
-    """Raise ``BadField`` if a field of the pod was too large to be decoded, because the rules would see it as empty."""
+    """Raise ``BadField`` if a field of the pod was too large to be decoded. It is empty, so rules would be wrong."""
     for field in pod.spec.oversized:
         raise BadField((*template, *field.split(".")), "is longer than Homeport reads")
 
@@ -181,6 +183,7 @@ def _replicas(document: Mapping[str, Any], kind: str) -> int | None:
 
 
 def _rolls(document: Mapping[str, Any], kind: str) -> bool:
+    """Return True if pods of two revisions can run at the same time."""
     if kind == "Deployment":
         return bool(value_at(document, ("spec", "strategy", "type")) != "Recreate")
     return kind == "ReplicaSet" and (_controller(document) or ("",))[0] == "Deployment"

@@ -1,6 +1,7 @@
-"""Caches between requests: refusals, last results of filter, picks, expected binds, and refused pods.
+"""Memory between requests: refusals, last results of filter, picks, expected binds, refused pods, and two tables.
 
-Each cache can be cleared at any time. Homeport then computes the answer, or picks the node, again.
+The tables contain the pods with fallbacks, and the known domains. All of it can be lost at any time: Homeport then
+computes an answer or picks a node again, and times of the tables start anew.
 
 Not here: the meaning of an answer (``app.verbs``), and caches of plugins (``app.runtime``, ``plugins``).
 """

@@ -1,8 +1,8 @@
 """Delays a decision briefly for an expected bind.
 
 kube-scheduler sends the next pod while the bind of the last one is still in flight. If the decision about the next pod
-ignores that bind, the bind of the next pod can fail. This pod then waits for seconds in back-off. Scores that ignore
-the bind put too many pods on one node.
+ignores that bind, the bind of the next pod can fail. The next pod then waits for seconds in back-off. Scores that
+ignore the bind put too many pods on one node.
 
 A bind is *expected* if Homeport returned nodes for the pod a moment ago and the pod is not bound yet. A filter request
 waits for an expected bind if a hard constraint of its pod depends on the node of that bind. A prioritize request waits
@@ -11,7 +11,7 @@ the pods that can still be bound to it (ADR 41).
 
 A bind is expected for longer than any request waits. A bind that does not arrive during a wait is no longer expected.
 The next waits are then half as long, until binds arrive in time again. For example, kube-scheduler binds a pod seconds
-later if its volume must be created first, and the next pods must not all wait for that bind.
+later if its volume must be created first. The next pods must not all wait for that bind.
 """
 
 from __future__ import annotations
@@ -33,25 +33,24 @@ _EXPECTED_SECONDS: Final = 1.0
 _LEAST_SHARE: Final = 1 / 16
 """Smallest maximum wait, as a fraction of ``wait_seconds``. A wait in vain halves the maximum wait, down to this."""
 
-_MOST_BESIDE: Final = 8
+_MOST_OTHERS: Final = 8
 """Maximum number of pods that ``wait`` returns. The decision then assumes these pods on their possible nodes.
 
 A scheduler has fewer binds in flight at a time.
 """
 
 Matters = Callable[[Pod, Pod], bool]
-"""Function that returns true if the node of its second pod can affect the decision about its first pod."""
+"""Function of two pods. Returns true if the node of the second pod can affect the decision about the first pod."""
 
 ExpectedPods = Sequence[tuple[Pod, Sequence[str]]]
 """Pods with expected binds, each with the nodes to which it can be bound."""
 
 
 class ExpectedBinds:
-    """Binds that are expected, each for at most a second; lets requests wait for them.
+    """Expected binds, for which requests can wait. Each bind is expected for at most a second.
 
     ``wait_seconds``: maximum wait of one request; 0 disables waiting. ``observe``: called with the seconds of each
-    wait.
-    ``is_placed``: returns true if the snapshot has the pod on a node, for example after a bind by another binder.
+    wait. ``is_placed``: returns true if the snapshot has the pod on a node, for example after a bind by another binder.
     """
 
     def __init__(
@@ -82,14 +81,14 @@ class ExpectedBinds:
             self._changed = asyncio.Event()
 
     def expects(self, matters: Matters, pod: Pod) -> bool:
-        """Return true if ``wait`` for ``pod`` would wait for an expected bind."""
+        """Return True if ``wait`` would wait for an expected bind that affects ``pod``."""
         return bool(self._expected) and bool(self._relevant_uids(matters, pod))
 
     async def wait(self, matters: Matters, pod: Pod) -> ExpectedPods:
-        """Wait until no expected bind that affects ``pod`` is left, or the time is up.
+        """Wait until no expected bind that affects ``pod`` is left, or until the maximum wait has passed.
 
         The caller must compute its decision after this. Return the other pods that still have expected binds, at most
-        the latest ``_MOST_BESIDE``.
+        the latest ``_MOST_OTHERS``.
         """
         if not self._expected:
             return ()
@@ -106,20 +105,20 @@ class ExpectedBinds:
             left = self._relevant_uids(matters, pod)
             self._learn([uid for uid in awaited if uid in left])
         self._observe(self._clock() - started)
-        return [(other, nodes) for uid, (other, nodes, _) in self._expected.items() if uid != pod.uid][-_MOST_BESIDE:]
+        return [(other, nodes) for uid, (other, nodes, _) in self._expected.items() if uid != pod.uid][-_MOST_OTHERS:]
 
     def _learn(self, in_vain: list[str]) -> None:
-        """Halve the maximum wait if any bind did not arrive in time, and stop expecting these binds.
+        """Adapt the maximum wait, and stop expecting the binds of the pods ``in_vain``.
 
-        Else double the maximum wait, up to ``wait_seconds``.
-
-        ``in_vain``: UIDs of the pods whose binds did not arrive.
+        ``in_vain``: UIDs of the pods whose binds did not arrive in time. If there are any, the maximum wait is halved.
+        Else it is doubled, up to ``wait_seconds``.
         """
         self._share = max(self._share / 2, _LEAST_SHARE) if in_vain else min(self._share * 2, 1.0)
         for uid in in_vain:
             del self._expected[uid]
 
     def _relevant_uids(self, matters: Matters, pod: Pod) -> list[str]:
+        """Return the UIDs of other pods whose expected bind affects ``pod``. Drop binds that are no longer expected."""
         now = self._clock()
         for uid in [uid for uid, (other, _, until) in self._expected.items() if until <= now or self._is_placed(other)]:
             del self._expected[uid]

@@ -1,7 +1,8 @@
 """Waiting pods for which a hard spread constraint is judged as soft, because it alone has kept them waiting for long.
 
-A background task of the leader writes the table between evaluations, and the plugin reads it. So the relaxed
-constraints are an input of each verdict, like the pod, and the signature of the verdict covers them.
+This is the fallback of a profile. A background task of the leader writes the table between evaluations, and
+PodTopologySpread reads it. So the relaxed constraints are an input of each verdict, like the pod, and the signature of
+the verdict covers them.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
 
 ANNOTATION: Final = "homeport.dev/fallback"
-"""Annotation of a pod."""
+"""Annotation with which a pod opts out of the fallback, with the value ``NEVER``."""
 
 NEVER: Final = "never"
 """Only value of the annotation. With it, all constraints of the pod stay hard."""
 
 _NONE: Final = frozenset[str]()
 _ASSUMED: Final[ContextVar[frozenset[str] | None]] = ContextVar("assumed fallbacks", default=None)
+"""Topology keys that ``assumed_relaxed`` sets for the current task; ``None`` to use the table."""
 
 
 @contextmanager
 def assumed_relaxed(keys: Collection[str] = ()) -> Iterator[None]:
-    """Make exactly the constraints with these topology keys soft, for calls of plugins in the current task."""
+    """Make only the constraints with these topology keys soft, for calls of plugins in the current task."""
     token = _ASSUMED.set(frozenset(keys))
     try:
         yield
@@ -37,10 +39,10 @@ def assumed_relaxed(keys: Collection[str] = ()) -> Iterator[None]:
 
 
 class _BlockedPod(Struct):
-    """Pod that one or more constraints alone keep from a node.
+    """Pod for which one or more constraints each are the only cause that a node does not fit.
 
-    ``since``: time of the first judgement that says so, by topology key. ``is_usable``: false while the data for such a
-    judgement is missing.
+    ``since``: time of the first judgement with this result, by topology key. ``relaxed``: topology keys of constraints
+    that are soft. ``is_usable``: false while the data for a judgement is missing; then no constraint is soft.
     """
 
     key: ObjectKey
@@ -50,7 +52,7 @@ class _BlockedPod(Struct):
 
 
 class FallbackTable:
-    """Pods of all profiles."""
+    """Waiting pods of all profiles, with the constraints that block them and those that are soft."""
 
     def __init__(self) -> None:
         self._after: dict[str, float] = {}
@@ -61,7 +63,7 @@ class FallbackTable:
         return ProfileFallbacks(self, profile)
 
     def enable(self, profile: str, after: float) -> None:
-        """Observe the pods of a profile. ``after``: seconds that a pod waits."""
+        """Enable the fallback of a profile. ``after``: seconds for which a constraint must block before it is soft."""
         self._after[profile] = after
 
     @property
@@ -69,7 +71,7 @@ class FallbackTable:
         return bool(self._after)
 
     def after(self, profile: str) -> float | None:
-        """Return the seconds that pods of a profile wait; ``None`` if the profile has no fallback."""
+        """Return the seconds after which a constraint becomes soft; ``None`` if the profile has no fallback."""
         return self._after.get(profile)
 
     def relaxed(self, uid: str) -> frozenset[str]:
@@ -81,14 +83,15 @@ class FallbackTable:
         return known.relaxed if known is not None and known.is_usable else _NONE
 
     def has_relaxed(self, uid: str) -> bool:
-        """Return true if a constraint of the pod is relaxed, even if the rule cannot be used now."""
+        """Return True if a constraint of the pod is relaxed, even if it is not soft now because data is missing."""
         known = self._pods.get(uid)
         return known is not None and bool(known.relaxed)
 
     def judged(self, pod: Pod, profile: str, alone: Collection[str], now: float) -> str:
-        """Record which constraints alone keep the pod from a node. Return the key of one that becomes soft, or "".
+        """Record the constraints that alone keep the pod from a node. Return the key of one that becomes soft, or "".
 
-        The time of each other constraint starts anew. One constraint at a time is soft: the one that blocks longest.
+        ``alone``: topology keys of these constraints. All other constraints are forgotten, and their time starts anew.
+        Only one constraint at a time becomes soft: the one that has blocked the pod longest.
         """
         after = self._after.get(profile)
         if after is None or not alone:
@@ -97,24 +100,24 @@ class FallbackTable:
         known = self._pods.setdefault(pod.uid, _BlockedPod(pod.key, {}))
         known.since = {key: known.since.get(key, now) for key in sorted(alone)}
         known.relaxed &= known.since.keys()
-        due = [key for key, since in known.since.items() if now - since >= after]
-        if known.relaxed or not due:
+        long_enough = [key for key, since in known.since.items() if now - since >= after]
+        if known.relaxed or not long_enough:
             return ""
-        longest = min(due, key=known.since.__getitem__)
+        longest = min(long_enough, key=known.since.__getitem__)
         known.relaxed, known.is_usable = frozenset((longest,)), True
         return longest
 
     def next_end(self, pod: Pod, profile: str) -> float | None:
-        """Return when a constraint of the pod becomes soft if nothing changes; ``None`` if none does."""
+        """Return the time at which a constraint of the pod becomes soft if nothing changes; ``None`` if none does."""
         known, after = self._pods.get(pod.uid), self._after.get(profile)
         if known is None or after is None or known.relaxed:
             return None
         return min(known.since.values()) + after
 
     def refresh(self, usable: Callable[[ObjectKey, str], bool | None]) -> list[ObjectKey]:
-        """Update which pods can use their rule, and return those that can again.
+        """Update ``is_usable`` of all pods. Return the pods with a relaxed constraint that is soft again.
 
-        ``usable``: gets the key and UID of a pod; ``None``: the pod no longer waits, and is forgotten.
+        ``usable``: called with key and UID of a pod. If it returns ``None``, the pod no longer waits, and is forgotten.
         """
         again: list[ObjectKey] = []
         for uid, known in tuple(self._pods.items()):
@@ -128,14 +131,14 @@ class FallbackTable:
         return again
 
     def has(self, uid: str) -> bool:
-        """Return true if a constraint alone keeps the pod waiting, or has done so."""
+        """Return True if the table has the pod: a constraint alone kept it waiting at the last judgement."""
         return uid in self._pods
 
     def forget(self, uid: str) -> None:
         self._pods.pop(uid, None)
 
     def clear(self) -> None:
-        """Forget all pods. Another leader counts anew."""
+        """Forget all pods. For another leader, all times start anew."""
         self._pods.clear()
 
 

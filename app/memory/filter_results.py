@@ -1,4 +1,4 @@
-"""Cache of the last filter results, because kube-scheduler next calls prioritize with the same pod and these nodes."""
+"""Cache of the last filter results. kube-scheduler calls prioritize next, with the same pod and the passed nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FilterResults(Struct, frozen=True):
 
 
 class FilterResultCache:
-    """Cache of the newest filter results, by the exact bytes of the prioritize request that each expects."""
+    """Cache of the newest filter results, by the exact bytes of the prioritize request that is expected next."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, tuple[bytes, FilterResults]] = {}
@@ -52,6 +52,7 @@ class FilterResultCache:
         return results if names == request.names else None
 
     def _drop(self, before: bytes) -> tuple[bytes, FilterResults | None]:
+        """Remove and return an entry; empty if there is none."""
         entry = self._entries.pop(before, None)
         if entry is None:
             return b"", None

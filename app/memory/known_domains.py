@@ -1,4 +1,4 @@
-"""Domains of topology keys that a profile knows, even while none of their nodes exists. They never affect a verdict."""
+"""Domains of topology keys that a profile knows, even while a domain has no node. They never affect a verdict."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ MOST_DOMAINS: Final = 100
 
 
 class _ProfileDomains(Struct, frozen=True):
-    """``declared``: domains by topology key. ``remember``: seconds for which seen domains are known; ``None``: none."""
+    """Options of a profile. ``declared``: domains by topology key.
+
+    ``remember``: seconds for which a domain stays known after its last node; ``None`` if only declared domains are.
+    """
 
     declared: Mapping[str, Collection[str]]
     remember: float | None
 
 
 class DomainTable:
-    """Declared domains by profile, and the time at which each domain had a node, for all profiles."""
+    """Declared domains by profile, and the last time at which each domain had a node."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -41,17 +44,21 @@ class DomainTable:
         return DomainsOfProfile(self, profile)
 
     def declare(self, profile: str, domains: Mapping[str, Collection[str]], remember: float | None) -> None:
+        """Set the options of a profile, see ``_ProfileDomains``."""
         self._profiles[profile] = _ProfileDomains(domains, remember)
 
     def keys(self, profile: str, keys: Collection[str]) -> Collection[str]:
-        """Return those of ``keys`` for which the profile can know domains without a node."""
+        """Return the topology keys among ``keys`` of which the profile can know domains without a node."""
         known = self._profiles.get(profile)
         if known is None:
             return ()
         return keys if known.remember is not None else [key for key in keys if key in known.declared]
 
     def see(self, key: str, present: Collection[str]) -> None:
-        """Record which domains have nodes now. Of too many domains, those without a node for longest are forgotten."""
+        """Record the domains of a key that have nodes now.
+
+        At most ``MOST_DOMAINS`` are remembered: those that had a node last.
+        """
         if key not in self._seen and len(self._seen) >= MOST_KEYS:
             return
         times = self._seen.setdefault(key, {})
@@ -60,7 +67,7 @@ class DomainTable:
         self._seen[key] = {value: times[value] for value in newest}
 
     def missing(self, profile: str, key: str, present: Collection[str]) -> list[str]:
-        """Return the sorted domains of a key that have no node, although the profile knows them."""
+        """Return the domains of a key that the profile knows, without those in ``present``, sorted."""
         known = self._profiles.get(profile)
         if known is None:
             return []
@@ -86,7 +93,7 @@ class DomainsOfProfile:
 
 
 class SpreadTables(Struct, frozen=True):
-    """Memory of the service for the options of PodTopologySpread, for all profiles."""
+    """Tables for the options of PodTopologySpread, for all profiles of the service."""
 
     fallbacks: FallbackTable
     domains: DomainTable

@@ -18,10 +18,13 @@ from app.framework.handle import Clock
 from app.kube.memo import Newest
 
 _MOST: Final = 4096
-"""Maximum number of remembered picks. Picks of pods that are bound count too, because nothing removes them."""
+"""Maximum number of remembered picks. They include picks of bound pods, because only newer picks displace them."""
 
 SAME_SECONDS: Final = 0.5
-"""Seconds after a pick in which a request about the pod is a retry. A scheduler backs off for at least a second."""
+"""Seconds after a pick within which a request about the pod is a retry.
+
+After a failure, a scheduler waits for at least a second (back-off).
+"""
 
 
 class PickCounter(Protocol):
@@ -31,6 +34,8 @@ class PickCounter(Protocol):
 
 
 class _Pick(Struct, frozen=True, gc=False):
+    """Pick of a node. ``until``: time until which a request is a retry."""
+
     node: str
     generation: int
     until: float
@@ -39,8 +44,8 @@ class _Pick(Struct, frozen=True, gc=False):
 class Picks:
     """Latest picks by pod UID.
 
-    ``made``: counter of picks. ``failed``: counter of picks after which the scheduler sent the pod again, unless as a
-    retry.
+    ``made``: counter of picks. ``failed``: counter of picks after which the scheduler sent the pod again, without the
+    retries.
     """
 
     def __init__(self, *, made: PickCounter, failed: PickCounter, clock: Clock = monotonic) -> None:

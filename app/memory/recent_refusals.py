@@ -28,7 +28,7 @@ MOST_CAUSES: Final = 64
 """Maximum number of causes with a counter of their own."""
 
 MOST_OF_ONE: Final = 16
-"""Maximum number of causes counted for one refusal. More occur if a plugin puts names of objects into its reasons."""
+"""Maximum number of causes counted for one refusal. A plugin that puts object names into reasons would give more."""
 
 LONGEST_REASON: Final = 120
 """Maximum number of characters of a reason in a metric label. Longer reasons are truncated."""
@@ -97,9 +97,9 @@ class RecentRefusals:
         return self._counters.setdefault(cause, self._counter(plugin, reason[:LONGEST_REASON]))
 
     def count(self, cluster: Cluster, counts: dict[tuple[str, str], int]) -> Iterator[None]:
-        """Add the refused pods that are still pending to ``counts``, by plugin and profile, in short steps.
+        """Count the refused pods that are still pending, by plugin and profile, in short steps. Add to ``counts``.
 
-        Pods that are gone or on a node are forgotten.
+        Pods that no longer exist or have a node are forgotten.
         """
         for number, uid in enumerate(tuple(self._pods)):
             if number % _STEP == _STEP - 1:

@@ -38,8 +38,10 @@ from app.wire.extender_answers import encode_refusal, encode_refusals
 from app.wire.extender_v1 import SplitArgs
 
 _MOST_POD_BYTES: Final = 32 << 20
+"""Maximum bytes of the remembered requests."""
+
 _MOST_VERDICT_BYTES: Final = 30 << 20
-"""Maximum bytes of the remembered requests, and of each of two caches: rejections by plugin, and whole refusals."""
+"""Maximum bytes of each of two caches: rejections by plugin, and whole refusals."""
 
 _VERDICT_BYTES: Final = 1000
 _NAME_BYTES: Final = 100
@@ -49,9 +51,9 @@ The encoded entries are not included, because all verdicts share them (``_MOST_E
 """
 
 _MOST_ENTRIES: Final = 1 << 17
-"""Maximum number of encoded entries of all reasons together. Beyond it, all entries are dropped.
+"""Maximum number of encoded entries of all reasons together. Beyond this number, all entries are dropped.
 
-It is enough for 5,000 nodes with 26 reasons, some 25 MB.
+It suffices for 5,000 nodes with 26 reasons, some 25 MB.
 """
 
 
@@ -104,9 +106,9 @@ class _Rejections:
 
 
 class _Refusal:
-    """Nodes that any of the ``parts`` rejects, and the last answer with its names.
+    """Nodes that at least one of the ``parts`` rejects, and the last answer with its names.
 
-    If the names of the next request are in another order, which is usual, the answer is built from the entries again.
+    If the next request has the names in another order, which is usual, the answer is built from the entries again.
     """
 
     __slots__ = ("_body", "_names", "causes", "entries")
@@ -251,11 +253,11 @@ class RefusalCache:
         self._rejections.put(key, part, part.weight() + size_of(key))
 
     def _signatures(self, framework: Framework, pod: Pod) -> Mapping[str, Hashable]:
-        """Return the signatures by plugin, or an empty mapping if no refusal of the pod can be cached.
+        """Return the signatures by plugin; empty if no refusal of the pod can be cached.
 
-        It is empty for a pod that the snapshot has on a node or nominated to one. The evaluation omits this pod, but
-        signatures include it. The signature of statuses without a plugin includes the set of nodes, because these
-        statuses depend on it.
+        Refusals of a pod that the snapshot has on a node, or nominated to one, are not cached: the evaluation omits
+        this pod, but signatures include it. The signature of statuses without a plugin includes the set of nodes,
+        because these statuses depend on that set.
         """
         if self._cluster.is_placed_or_nominated(pod.uid, pod.key):
             return {}
@@ -278,6 +280,7 @@ class RefusalCache:
         return map(getitem, map(by_status.__getitem__, map(id, rejected)), names)
 
     def _entries_of(self, message: str) -> _Entries:
+        """Return the encoded entries for a reason. If there are too many entries, drop all."""
         entries = self._entries.get(message)
         if entries is None:
             if sum(map(len, self._entries.values())) > _MOST_ENTRIES:
@@ -287,7 +290,7 @@ class RefusalCache:
 
 
 def _by_plugin(by_id: Mapping[int, Status]) -> dict[str, dict[int, Status]]:
-    """Return the distinct statuses by plugin and ``id``. ``by_id``: these statuses by ``id``."""
+    """Return the distinct statuses by plugin and ``id``. ``by_id``: the same statuses by ``id`` only."""
     by_plugin: dict[str, dict[int, Status]] = {}
     for key, status in by_id.items():
         by_plugin.setdefault(status.plugin, {})[key] = status

@@ -1,7 +1,7 @@
-"""Checks with the API server that this process has its permissions, and reports missing ones with their reasons.
+"""Checks with the API server that this process has all permissions that it needs, and reports the missing ones.
 
-It creates SelfSubjectAccessReviews (``authorization.k8s.io/v1``). The ClusterRole ``system:basic-user`` allows every
-authenticated user to create them. The check runs in the background, so no verb waits for the result.
+The check creates SelfSubjectAccessReviews (``authorization.k8s.io/v1``). The ClusterRole ``system:basic-user`` allows
+every authenticated user to create them. The check runs in the background, so no verb waits for the result.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ AGAIN_SECONDS: Final = 60.0
 STEADY_SECONDS: Final = 600.0
 """Seconds until the next check if all permissions are granted.
 
-The check is repeated because permissions can be revoked. If a revoked permission is rarely used, only this check shows
-the problem soon.
+The check is repeated because permissions can be revoked. If a revoked permission is rarely used, only this check finds
+the problem early.
 """
 
 CURE: Final = "homeport rbac | kubectl apply -f -"
@@ -37,7 +37,7 @@ CURE: Final = "homeport rbac | kubectl apply -f -"
 
 _MOST_OF_A_RIGHT: Final = 70
 _MOST_OF_A_PURPOSE: Final = 45
-"""Maximum number of characters of rule and reasons in a log line, so that the line has at most 200.
+"""Maximum characters of the rule and of its reasons in a log line, so that the line has at most 200.
 
 ``/readyz?verbose`` and the status page show the full text.
 """
@@ -80,9 +80,9 @@ def review(permission: Permission) -> dict[str, Any]:
 class PermissionCheck:
     """Background task that checks all permissions, about two dozen, with one small request for each.
 
-    ``missing`` are the rules that were not granted at the last successful check. ``problem`` is the reason why the last
-    check failed; empty if it succeeded. After each successful check, ``on_checked`` is called with the number of
-    missing permissions, without those that only explain needs.
+    ``missing``: rules that were not granted at the last successful check. ``problem``: why the last check failed; empty
+    if it succeeded. ``on_checked``: called after each successful check with the number of missing permissions, without
+    those that only explain needs.
     """
 
     def __init__(
@@ -136,9 +136,11 @@ class PermissionCheck:
         return [need for need in needs if not allowed[need.permission]]
 
     async def _allows(self, permission: Permission) -> bool:
+        """Return True if the API server grants this process a permission. Raises ``KubeError``."""
         return _REVIEWS.decode(await self._client.review(_PATH, review(permission))).status.allowed
 
     def _report(self, missing: Collection[PermissionNeed]) -> None:
+        """Log each missing permission that was not missing before, and log once that all permissions are granted."""
         permissions = {need.permission for need in missing}
         for rule in rules(need for need in missing if need.permission not in self._reported):
             _LOG.warning(

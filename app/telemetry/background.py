@@ -21,15 +21,14 @@ RECOVERED_SECONDS: Final = 10.0
 """Seconds after which a restarted task that still runs counts as recovered from its last exception."""
 
 GIVEN_UP_SECONDS: Final = 60.0
-"""Seconds after which a task that has not recovered makes ``/livez`` fail, so that the kubelet restarts the container.
-"""
+"""Seconds after which a task that has not recovered makes ``/livez`` fail. The kubelet then restarts the container."""
 
 Work = Callable[[], Awaitable[None]]
 OnFault = Callable[[BaseException], None]
 
 
 class Background:
-    """Runs named tasks. A task that returns is not restarted; a task that raises an exception is.
+    """Runs named tasks, and restarts those that raise an exception. A task that returns is not restarted.
 
     Exceptions are logged, at most once a minute per task. ``/livez`` fails with the text of ``problem``.
     """
@@ -50,8 +49,9 @@ class Background:
         task.add_done_callback(partial(self._ended, name, work, on_fault))
 
     def _ended(self, name: str, work: Work, on_fault: OnFault, task: asyncio.Task[None]) -> None:
-        """Schedule the restart of a failed task, then log its exception. An error in logging cannot prevent the
-        restart.
+        """Schedule the restart of a failed task, then log its exception.
+
+        In this order, an error in logging cannot prevent the restart.
         """
         fault = _fault(task)
         if fault is None:
@@ -67,9 +67,7 @@ class Background:
         on_fault(fault)
 
     def problem(self) -> str:
-        """Return a message about a task that has failed after every restart for ``GIVEN_UP_SECONDS``; empty if none
-        has.
-        """
+        """Return a message about a task that has failed after every restart for ``GIVEN_UP_SECONDS``; else ""."""
         for name, since in self._failing.items():
             now = asyncio.get_running_loop().time()
             runs = not self._tasks[name].done() and now - self._begun[name] >= RECOVERED_SECONDS
@@ -99,7 +97,7 @@ async def _run(work: Work) -> None:
 def _fault(task: asyncio.Task[None]) -> BaseException | None:
     """Return the exception that ended the task; ``None`` if it returned or was cancelled.
 
-    If the task was not asked to cancel, a ``CancelledError`` comes from an awaited object, so it counts as a fault.
+    If ``cancel`` was not called on the task, a ``CancelledError`` comes from an awaited object, and is a fault.
     """
     try:
         return task.exception()

@@ -1,8 +1,8 @@
 """Sets up logs on standard error: one JSON object per line, or plain text for a terminal.
 
 Homeport's own lines, lines of libraries, Python warnings and uncaught exceptions all have this form. Each line is one
-write, so that ``standard_error`` can drop and count whole lines. Lines of libraries below warning are never logged,
-because they can contain credentials.
+write, so that ``standard_error`` can drop and count whole lines. Lines of libraries below the level warning are never
+logged, because they can contain credentials.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 def configure(level: str, form: Literal["json", "console"]) -> None:
-    """Set up logging for the process. ``form``: ``json``, or ``console`` for plain text.
+    """Set up logging for the process. ``level``: lowest level of logged lines.
+
+    ``form``: ``json``, or ``console`` for plain text.
 
     Homeport's own lines below ``level`` cost almost no time, because the logger's methods for them do nothing.
     """
@@ -83,9 +85,9 @@ class _Repetitions(logging.Filter):
 
 
 def _place(record: logging.LogRecord) -> str:
-    """Return the place by which a line is throttled: the line of code that raised its exception or else logged it.
+    """Return the throttle key of a log line: the line of code that raised its exception, or else logged it.
 
-    For a Python warning, return its text.
+    For a Python warning, return the text of the warning.
     """
     if record.exc_info and record.exc_info[2] is not None:
         frame = traceback.extract_tb(record.exc_info[2])[-1]
@@ -94,14 +96,14 @@ def _place(record: logging.LogRecord) -> str:
 
 
 def _held_back(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add the number of lines that were suppressed for the same place since the last one, if any."""
+    """Add the number of lines of the same place that were suppressed since the last logged one, if any."""
     if held_back := event["_record"].held_back:
         event["since_the_last_line"] = held_back
     return event
 
 
 def _traceback(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replace ``exc_info`` by the field ``traceback``, which Homeport's own lines use too."""
+    """Replace ``exc_info`` with the field ``traceback``, which Homeport's own lines use too."""
     exc_info = event.pop("exc_info", None)
     if isinstance(exc_info, tuple) and exc_info[1] is not None:
         event["traceback"] = _text(exc_info[1])
@@ -120,6 +122,7 @@ def _text(fault: BaseException) -> str:
 
 
 def _crashed(kind: type[BaseException], fault: BaseException, trace: TracebackType | None) -> None:
+    """Log an uncaught exception of the main thread."""
     if issubclass(kind, Exception):
         _LOG.critical("crashed", where="main", traceback=_text(fault))
     else:

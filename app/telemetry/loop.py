@@ -10,7 +10,7 @@ _PERIOD_SECONDS: Final = 0.25
 
 
 async def watch_lag(observe: Callable[[float], None]) -> None:
-    """Four times a second, call ``observe`` with the delay of a timer of the loop, in seconds. Never return."""
+    """Call ``observe`` four times a second with the delay of a timer of the event loop, in seconds, until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         expected = loop.time() + _PERIOD_SECONDS

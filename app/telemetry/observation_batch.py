@@ -22,7 +22,7 @@ _TOGETHER: Final = 32
 class ObservationBatch(Generic[T]):
     """Collects observations, and passes them to ``put_in`` once there are 32, or when ``settle`` is called.
 
-    In an event loop a full batch is applied by a later callback, so that the current request is answered first.
+    In an event loop, a later callback applies a full batch, so that the current request is answered first.
     """
 
     __slots__ = ("_put_in", "_waiting")
@@ -43,14 +43,16 @@ class ObservationBatch(Generic[T]):
             self.settle()
 
     def settle(self) -> None:
+        """Pass all collected observations to ``put_in``."""
         waiting, self._waiting = self._waiting, []
         for observation in waiting:
             self._put_in(observation)
 
 
 class BatchCollector(Collector):
-    """Collector that applies pending observations. It must be the first collector of a registry, so that the metrics of
-    all others include the pending observations.
+    """Collector that applies pending observations.
+
+    It must be the first collector of a registry, so that all other metrics include the pending observations.
     """
 
     def __init__(self) -> None:

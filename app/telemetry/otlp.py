@@ -1,9 +1,8 @@
-"""Implements tracing with OpenTelemetry's SDK. A thread of the SDK sends the spans in batches to a collector, by OTLP
-over HTTP.
+"""Implements tracing with OpenTelemetry's SDK.
 
-Import this module only if the extra ``otlp`` is installed. Sampling is decided before a span is created, so that an
-untraced request costs only one random number. If the collector is slow or unreachable, up to 2,048 spans are queued,
-and further ones are dropped.
+A thread of the SDK sends the spans in batches to a collector, by OTLP over HTTP. Import this module only if the extra
+``otlp`` is installed. Sampling is decided before a span is created, so an untraced request costs only one random
+number. If the collector is slow or unreachable, up to 2,048 spans are queued, and further spans are dropped.
 """
 
 from __future__ import annotations
@@ -36,6 +35,8 @@ STOP_SECONDS: Final = 0.5
 """Maximum seconds to send queued spans at shutdown."""
 
 _EXPORT_SECONDS: Final = 5.0
+"""Maximum seconds for sending one batch."""
+
 _SAMPLED: Final = 1
 _TRACES: Final = "/v1/traces"
 _LOG: Final = structlog.get_logger(__name__)
@@ -74,7 +75,7 @@ class OtlpTracing:
         return self._span(name, SpanKind.CLIENT, context.get_current())
 
     async def stop(self) -> None:
-        """Send queued spans for at most half a second; then return without waiting for the rest."""
+        """Send queued spans for at most ``STOP_SECONDS``, then return without waiting for the rest."""
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def shut_down() -> None:
@@ -87,6 +88,7 @@ class OtlpTracing:
             await asyncio.wait_for(done.wait(), STOP_SECONDS)
 
     def _begins(self) -> bool:
+        """Return True if Homeport begins a trace for a request without one: a random decision."""
         return random() < self._ratio  # noqa: S311  # sampling needs no secret
 
     def _span(self, name: str, kind: SpanKind, parent: context.Context) -> _Span:
@@ -117,7 +119,7 @@ class _Span:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """W3C headers for outgoing requests; none if the SDK is disabled and creates no IDs.
+        """W3C headers for outgoing requests; none if the SDK is disabled, because it then creates no IDs.
 
         The only flag is ``sampled``. The SDK would also set the flag for random IDs, which older parsers reject.
         """

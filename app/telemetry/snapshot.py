@@ -1,4 +1,4 @@
-"""Metrics of the snapshot. They are computed when they are scraped, and not on each event of a watch."""
+"""Metrics of the snapshot. They are computed at each scrape, not at each event of a watch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ OTHER_KEYS: Final = "(others)"
 
 
 class FeedMetrics(Protocol):
-    """State of the feed of one kind, with the values that metrics export."""
+    """State of the feed of one kind, with the values that metrics export.
+
+    ``objects``: number in the snapshot. ``age``: seconds since the last contact. ``synced``: true once the first list
+    is applied. ``events``, ``relists``: numbers of watch events and lists so far. ``undecodable``: number of events and
+    list items left out so far. ``left_out``: objects that cannot be read now.
+    """
 
     @property
     def objects(self) -> int: ...
@@ -74,11 +79,11 @@ class SnapshotCollector(Collector):
 
 
 class CountedCollector(Collector):
-    """Exports values that are counted in several steps, because one step would block the event loop for too long.
+    """Exports values that are counted in short steps, because counting at once would block the event loop for too long.
 
-    Other code counts them in short steps before each scrape, and stores them in the attributes. ``skews``: largest skew
-    by topology key. ``unschedulable``: number of pods by plugin and profile. ``gauges``: gauges of plugins by name,
-    each with its help text and its samples by labels. ``workload_skews``: skew by namespace, workload and topology key.
+    The caller counts the values before each scrape, and stores them in the attributes. ``skews``: largest skew by
+    topology key. ``unschedulable``: number of pods by plugin and profile. ``gauges``: gauges of plugins by name, each
+    with its help text and its samples by labels. ``workload_skews``: skew by namespace, workload and topology key.
     """
 
     def __init__(self) -> None:
@@ -111,6 +116,8 @@ class CountedCollector(Collector):
 
 
 class _Family(Collector):
+    """Collector of one metric, because ``generate_latest`` renders a whole collector."""
+
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
 
@@ -126,10 +133,9 @@ def rendered(registry: CollectorRegistry, parts: list[bytes]) -> Iterator[None]:
 
 
 def _few(skews: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the skews of at most ``MOST_KEYS`` keys. The number is limited because pods can use any node label as a
-    topology key.
+    """Return the skews of at most ``MOST_KEYS`` keys, because pods can use any node label as a topology key.
 
-    All further keys are exported as ``OTHER_KEYS``, with the largest of their skews.
+    All further keys are put together as ``OTHER_KEYS``, with the largest of their skews.
     """
     if len(skews) <= MOST_KEYS:
         return skews

@@ -1,9 +1,8 @@
-"""Standard error stream that never raises an exception and does not block. Lines that cannot be written are dropped and
-counted.
+"""Standard error stream that never raises an exception and does not block.
 
-A full disk, a closed pipe, or a pipe with a stalled reader must not affect the process. So each part of a line is
-written only after ``select`` has reported that the write will not block. For a regular file ``select`` always reports
-that, so a disk that hangs still blocks the writer.
+Lines that cannot be written are dropped and counted. A full disk, a closed pipe, or a pipe with a stalled reader must
+not affect the process. So each part of a line is written only after ``select`` has reported that the write will not
+block. For a regular file, ``select`` always reports this, so a disk that hangs still blocks the writer.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from prometheus_client.registry import Collector
 
 
 class StandardError(io.RawIOBase):
-    """Raw stream over a file descriptor; without one, all lines are dropped. ``dropped``: number of dropped lines."""
+    """Raw stream over a file descriptor. ``descriptor``: ``None`` drops all lines. ``dropped``: their number."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
@@ -39,7 +38,7 @@ class StandardError(io.RawIOBase):
         """Write as much of ``data`` as does not block, and drop the rest.
 
         Always return the length of ``data``, so that the caller treats the write as complete. If a line was cut off,
-        the next one begins on a new line.
+        the next write begins on a new line.
         """
         rest = memoryview(b"\n" + data if self._cut else data)
         begun = False
@@ -60,10 +59,11 @@ class StandardError(io.RawIOBase):
 
 
 _GUARDED: Final = StandardError(None if sys.__stderr__ is None else sys.__stderr__.fileno())
+"""Stream that replaces standard error."""
 
 
 def guard_standard_error() -> None:
-    """Replace ``sys.stderr`` by one that cannot fail, unless other code has replaced the interpreter's own before."""
+    """Replace ``sys.stderr`` with a stream that cannot fail, unless other code has replaced it before."""
     if sys.stderr is sys.__stderr__:
         sys.stderr = io.TextIOWrapper(_GUARDED, encoding="utf-8", errors="backslashreplace", write_through=True)
 

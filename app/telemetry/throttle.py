@@ -26,8 +26,9 @@ class Throttle:
         self._held_back: dict[str, int] = {}
 
     def admit(self, key: str) -> int | None:
-        """Return ``None`` if a line of this key must be suppressed. Otherwise return the number of lines of the key
-        that were suppressed since the last admitted one.
+        """Return ``None`` if a line of this key must be suppressed.
+
+        Else return the number of lines of the key that were suppressed since the last admitted line.
         """
         if key not in self._next and len(self._next) >= MOST_KEYS:
             key = _OTHERS

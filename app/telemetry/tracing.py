@@ -1,10 +1,10 @@
-"""Interface to OpenTelemetry spans. Spans exist only if an endpoint is configured, for two kinds of requests.
+"""Interface to OpenTelemetry spans. If an endpoint is configured, spans exist for two kinds of requests.
 
-    incoming   a request to a verb: the root of a trace, or part of the trace that its caller has begun
+    incoming   a request to a verb: the root of a trace, or part of a trace that the caller has begun
     outgoing   a request that is sent for a traced verb: a forward to the leader, or a write to the API server
 
-``app.telemetry.otlp`` implements the interface. It imports OpenTelemetry, so it is itself imported only if tracing is
-configured.
+``app.telemetry.otlp`` implements the interface. It is imported only if tracing is configured, because it imports
+OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import Final, Protocol, Self
 
 Attributes = Mapping[str, str | int | bool]
 Header = Callable[[str], str | None]
-"""Returns the value of a request header; names are in lower case."""
+"""Function that returns the value of a request header, ``None`` if it is missing. Names are in lower case."""
 
 EXTRA: Final = "pip install '.[otlp]' in Homeport's source"
+"""Command that installs the needed packages, for messages."""
+
 _NEEDED: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 
 
@@ -33,15 +35,18 @@ class Span(Protocol):
         """W3C Trace Context headers for outgoing requests, so that the receiver continues the trace."""
         ...
 
-    def tell(self, attributes: Attributes) -> None: ...
+    def tell(self, attributes: Attributes) -> None:
+        """Set attributes of the span."""
+        ...
 
     def failed(self, cause: str) -> None:
         """Mark the span as failed because of ``cause``."""
         ...
 
     def held_back(self) -> None:
-        """Record that the request was not sent. The span then does not count as failed, even if an exception leaves the
-        context.
+        """Record that the request was not sent.
+
+        The span is then not marked as failed, even if an exception leaves the context.
         """
         ...
 

@@ -7,11 +7,11 @@ from time import process_time
 from typing import Final
 
 SECONDS: Final = 8.0
-"""Maximum processor time of a what-if in the service, in seconds. Later parts of the answer are then not computed."""
+"""Processor time of a what-if in the service, in seconds. When it is used up, the rest of the answer is left out."""
 
 
 class Budget:
-    """Processor time that is left. ``seconds``: maximum; ``None``: no limit. Time counts from its creation."""
+    """Processor time that a what-if can use from the creation of this object. ``seconds``: ``None`` for no limit."""
 
     def __init__(self, seconds: float | None, clock: Callable[[], float] = process_time) -> None:
         self._seconds = seconds
@@ -21,11 +21,11 @@ class Budget:
 
     @property
     def is_over(self) -> bool:
-        """True if no processor time is left. Sets ``was_over``, which marks the answer as incomplete."""
+        """True if no processor time is left. A true value also sets ``was_over``, which marks the answer incomplete."""
         self.was_over |= self._seconds is not None and self._clock() - self._began > self._seconds
         return self.was_over
 
     def part(self, number: int) -> Budget:
-        """Return a budget with one of ``number`` equal parts of the time that is left."""
+        """Return a new budget with the remaining time divided by ``number``."""
         left = None if self._seconds is None else max(0.0, self._seconds - (self._clock() - self._began)) / number
         return Budget(left, self._clock)

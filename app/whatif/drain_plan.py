@@ -1,4 +1,4 @@
-"""Plan of a drain of one or several nodes, one after the other, as JSON objects."""
+"""Plan of the drain of one or several nodes, one after the other, as a JSON object."""
 
 from __future__ import annotations
 
@@ -28,18 +28,22 @@ MOST_NODES: Final = 100
 """Maximum number of nodes of one plan."""
 
 MOST_HOMES: Final = 1000
-"""Maximum number of listed homes of one node whose pod does not run there."""
+"""Maximum number of homes that are listed for one node. Only homes whose pod does not run there are listed."""
 
 MOST_NAMES: Final = 100
 """Maximum number of nodes that are listed for a pod that waits for its home."""
 
 OUTCOMES: Final = ("placed", "waiting", "lost", "blocked", "notJudged", "notReached")
+"""Outcomes of a pod, see ``_outcome``."""
 
 Steps = Generator[str | None, None, Mapping[str, Any]]
 
 
 class DrainRequest(Struct, frozen=True):
-    """``nodes``: in the order in which they are drained. ``keeps_cordoned``: all are cordoned first, and stay so."""
+    """``nodes``: names in the order in which the nodes are drained.
+
+    ``keeps_cordoned``: all nodes are cordoned first, and stay cordoned.
+    """
 
     nodes: Sequence[str]
     keeps_cordoned: bool = False
@@ -64,6 +68,8 @@ def drained(scratch: ScratchCluster, request: DrainRequest, budget: Budget) -> S
 
 
 class _Plan:
+    """Drains the nodes of one request, and returns the parts of the answer."""
+
     def __init__(self, scratch: ScratchCluster, request: DrainRequest, budget: Budget) -> None:
         self._scratch = scratch
         self._cluster = scratch.cluster
@@ -77,6 +83,7 @@ class _Plan:
             self._cordon(name)
 
     def _cordon(self, name: str) -> Node | None:
+        """Cordon a node, and return it as it was before; ``None`` if it does not exist."""
         info = self._cluster.base_nodes.get(name)
         if info is None:
             return None
@@ -86,7 +93,7 @@ class _Plan:
         return node
 
     def step(self, name: str, *, is_last: bool) -> Steps:
-        """Drain one node, and return a ``DrainedNode``, in which the pods are not JSON yet."""
+        """Drain one node, and return a ``DrainedNode``. Its ``pods`` are arguments of ``row``, not JSON yet."""
         drain = NodeDrain(self._scratch, self._placer, self._ledger, name)
         drain.begin()
         yield None
@@ -99,7 +106,7 @@ class _Plan:
         self._drains.append(drain)
         judged = [it for it in drain.placements if it.waits and it.gate.code is not Code.ERROR]
         groups = yield from waiting_groups(self._scratch, judged, self._budget, self._placer.closed)
-        yield from self._searching(drain)
+        yield from self._find_nodes_without_homes(drain)
         outcomes = Counter(_outcome(it, drain) for it in drain.leaving)
         answer = {
             "node": name,
@@ -121,11 +128,11 @@ class _Plan:
         if node is not None and not self._keeps_cordoned and not is_last:
             self._placer.closed.discard(name)
             self._cluster.upsert_node(node)
-            yield from self._return()
+            yield from self._place_waiting_again()
         return answer
 
-    def _return(self) -> Generator[None, None, None]:
-        """Place waiting pods of all nodes again, because the last node is uncordoned. No pod is evicted for them."""
+    def _place_waiting_again(self) -> Generator[None, None, None]:
+        """Place the waiting pods of all drains again, after a node is uncordoned. Evict no pods for them."""
         waiting = {it.placement.pod.uid: it for of in self._drains for it in of.waiting() if it.placement is not None}
         placements: list[Placement] = []
         with self._placer.without_preemption():
@@ -136,8 +143,8 @@ class _Plan:
                 leaving.returned = placement.node
                 self._ledger.restore(leaving.pod)
 
-    def _searching(self, drain: NodeDrain) -> Generator[None, None, None]:
-        """For each pod that waits for its home, find the nodes on which it could run if the home were released."""
+    def _find_nodes_without_homes(self, drain: NodeDrain) -> Generator[None, None, None]:
+        """For each waiting pod with a home, find the nodes on which it could run if the home were released."""
         for leaving in drain.leaving:
             placement = leaving.placement
             if leaving.home is not None and placement is not None and placement.waits and not self._budget.is_over:
@@ -145,9 +152,10 @@ class _Plan:
                 yield
 
     def _fits_alone(self, drain: NodeDrain, group: Mapping[str, Any]) -> bool | None:
-        """Return whether a pod of the group would have a node if the other pods of the drain took no room.
+        """Return True if a pod of the group would fit a node without the pods that the drain placed.
 
-        ``None`` if nothing was placed, if only its home holds the pod, or if there is no time.
+        Return ``None`` if nothing was placed, if only its home keeps the pod from a node, or if no processor time is
+        left.
         """
         pods = [it.pod for it in drain.placements if it.node]
         sample = next((it for it in drain.placements if it.waits and original_name(it.pod) == group["pods"][0]), None)
@@ -238,7 +246,7 @@ def _then(leaving: LeavingPod, outcome: str) -> str:
 
 
 def _why(placement: Placement) -> str:
-    """Return why a pod waits: the most frequent rejection, with its number of nodes."""
+    """Return why a pod waits: the most frequent rejection, with its number of nodes and the number of all nodes."""
     if not placement.gate.is_success:
         return placement.gate.message
     counts: Counter[str] = Counter()

@@ -1,12 +1,13 @@
-"""Drain of nodes: evicts the pods of a node in waves, as their budgets allow, and places new pods in their stead.
+"""Drain of nodes: evicts the pods of a node in waves, as their budgets allow, and places new pods for them.
 
-The rules are those of ``kubectl drain --ignore-daemonsets --force --delete-emptydir-data``: every pod is evicted whose
-budget allows it. Once the new pods of a wave are placed, they count as ready, and the next wave begins. Pods of
+The rules are those of ``kubectl drain --ignore-daemonsets --force --delete-emptydir-data``: a pod is evicted as soon as
+its budgets allow that. Once the new pods of a wave are placed, they count as ready, and the next wave begins. Pods of
 DaemonSets, static pods and pods that are already being deleted are left alone. A drained node stays in the cluster,
-cordoned, so its domain counts for topology spread. No pod is placed there, even if it tolerates the cordon.
+cordoned. So its domain counts for topology spread, unless the constraint has ``nodeTaintsPolicy: Honor``. No pod is
+placed on the node, even if it tolerates the cordon.
 
-Homes: pods that can start elsewhere at once are placed first, then pods that wait for their home during its grace
-period. Pods that wait for their home forever take no room elsewhere.
+Homes: pods that can start elsewhere at once are placed first. Pods that wait for their home during a grace period
+follow. Pods that wait for their home without end take no room elsewhere.
 """
 
 from __future__ import annotations
@@ -37,19 +38,20 @@ from app.whatif.placing import AGAIN, Placement, Placer, recreated
 from app.whatif.scratch import ScratchCluster
 
 APART: Final = {"DaemonSet": "DaemonSet", "Node": "static pod"}
-"""Controllers whose pods a drain leaves alone. Static pods are owned by their Node."""
+"""Kinds of owners whose pods a drain leaves alone, and the reason in the answer. A Node owns its static pods."""
 
 ENDS: Final = "ends already"
+"""Reason why a pod that is being deleted is left alone."""
 
 
 class LeavingPod(Struct, eq=False):
-    """Pod that leaves its node. ``pod``: as it was there, or as it waits for its home there, without a node.
+    """Pod of a drain: it is on the node, or waits without a node for its home there, or is evicted by preemption.
 
-    ``wave``: number of the wave in which it leaves; 0 if it does not · ``refusal``: why the Eviction API still refuses
-    to evict it · ``preempted``: evicted from another node, by preemption for a pod of the drain ·
-    ``after_grace``: placed only after the grace period of its home · ``placement``: of the new pod; ``None`` if there
-    is none · ``returned``: node of the new pod that waited until the drained node was uncordoned · ``fault``: why its
-    home is unknown.
+    ``pod``: as before the drain · ``wave``: number of the wave in which it leaves; 0 if it is in none · ``refusal``:
+    why the Eviction API still refuses to evict it · ``preempted``: evicted from another node, by preemption for a pod
+    of the drain · ``after_grace``: placed only after the grace period of its home · ``placement``: of the new pod;
+    ``None`` if there is none · ``returned``: node of a new pod that is placed only after the drained node is
+    uncordoned; else empty · ``fault``: why its home is unknown; empty if no plugin failed.
     """
 
     pod: Pod
@@ -75,9 +77,9 @@ class LeavingPod(Struct, eq=False):
 
 
 class DrainPlacer(Placer):
-    """Places pods on all nodes but the ``closed`` ones.
+    """Places pods on nodes that are not ``closed``.
 
-    ``free``: UIDs of the pods whose grace period is over. They do not have to wait for their home.
+    ``free``: UIDs of the pods whose grace period is over. They no longer wait for their home.
     """
 
     def __init__(self, scratch: ScratchCluster) -> None:
@@ -90,7 +92,7 @@ class DrainPlacer(Placer):
         return super().candidates(pod).without({*self.closed, *unreadable_nodes(self._cluster)})
 
     def tried(self, framework: Framework, pod: Pod, search: Search | None = None) -> Placement:
-        """Like ``Placer.tried``, but a fault of a plugin concerns only this pod, which then waits."""
+        """Like ``Placer.tried``, but if a plugin fails, only this pod waits, and no error is raised."""
         try:
             placement = super().tried(framework, pod, search)
             if placement.waits and pod.uid in self.free and _is_held(framework, placement):
@@ -100,7 +102,7 @@ class DrainPlacer(Placer):
         return placement
 
     def fitting(self, pod: Pod) -> Sequence[str]:
-        """Return the nodes that fit a pod without the filters that keep homes; none if a plugin fails."""
+        """Return the nodes that pass all filters except those that keep homes; no nodes if a plugin fails."""
         search = self.without_homes(self._scratch.framework_for(pod))
 
         def passed() -> Sequence[str]:
@@ -122,7 +124,7 @@ class DrainPlacer(Placer):
             self._preempts = True
 
     def without_homes(self, framework: Framework) -> Search:
-        """Return all filters but those of plugins that keep homes."""
+        """Return a search with all filters except those of plugins that keep homes."""
         name = framework.scheduler_name
         if name not in self._without_homes:
             self._without_homes[name] = framework.search_without(HomesPlugin)
@@ -130,7 +132,7 @@ class DrainPlacer(Placer):
 
 
 def _is_held(framework: Framework, placement: Placement) -> bool:
-    """Return whether a plugin that keeps homes rejects a node."""
+    """Return True if a plugin that keeps homes rejects at least one node."""
     plugins = framework.plugins
     return any(declares(type(plugins.get(it.plugin)), HomesPlugin) for it, _ in placement.rejections)
 
@@ -138,8 +140,10 @@ def _is_held(framework: Framework, placement: Placement) -> bool:
 class NodeDrain:
     """Drain of one node on a scratch cluster.
 
-    ``leaving``: pods that are evicted, and those that wait for their home there · ``apart``: pods that are left alone,
-    each with the reason · ``homes``: homes on the node whose pod does not run there · ``placements``: of the new pods.
+    ``leaving``: pods of the drain · ``apart``: pods that are left alone, each with the reason · ``homes``: homes on the
+    node whose pod does not run there · ``placements``: of the new pods · ``budgets``: those that select a pod of
+    ``leaving``, by namespace and name · ``waves``: number of waves so far · ``ended``: true once no more pods can be
+    evicted or placed.
     """
 
     def __init__(self, scratch: ScratchCluster, placer: DrainPlacer, ledger: BudgetLedger, node: str) -> None:
@@ -185,6 +189,7 @@ class NodeDrain:
                 self.budgets[state.name] = state
 
     def _leaving(self, lists: HomeLists, pod: Pod) -> LeavingPod:
+        """Return the record of a pod on the node, with its home."""
         try:
             home = lists.home_of(self._scratch.framework_for(pod), pod)
         except PluginError as fault:
@@ -192,9 +197,9 @@ class NodeDrain:
         return LeavingPod(pod, home, Restart.FREE if home is None else restart_condition(home, self.node))
 
     def steps(self, budget: Budget) -> Iterator[str | None]:
-        """Evict the pods and place new ones, in waves. If ``budget`` has no processor time left, ``ended`` stays false.
+        """Evict the pods and place new ones, in waves. The node must be cordoned.
 
-        The node must be cordoned.
+        If ``budget`` has no processor time left, the steps stop and ``ended`` stays false.
         """
         self._placer.closed.add(self.node)
         more = True
@@ -202,7 +207,10 @@ class NodeDrain:
             more = yield from self._wave(budget)
 
     def _wave(self, budget: Budget) -> Generator[str | None, None, bool]:
-        """Evict and place pods of one wave; if no more can be evicted, end grace periods. Return whether to go on."""
+        """Evict and place the pods of one wave; if no pod can be evicted, end the grace periods.
+
+        Return True if another wave can follow.
+        """
         evicted = self._evict()
         pods = [self._new_pod(it) for it in evicted if not it.is_lost and not it.fault]
         if not evicted:
@@ -214,11 +222,11 @@ class NodeDrain:
             yield f"{self.node}: {len(self.placements)} of {len(self.leaving)} pods placed or waiting"
             if budget.is_over:
                 break
-        self._note()
+        self._record_placements()
         return not budget.is_over
 
     def _evict(self) -> list[LeavingPod]:
-        """Evict all pods that their budgets allow to evict now."""
+        """Evict all pods whose budgets allow it now, and return them. Pods that wait for their home are included."""
         evicted: list[LeavingPod] = []
         for leaving in self.leaving:
             if leaving.wave or leaving.preempted:
@@ -234,6 +242,7 @@ class NodeDrain:
         return evicted
 
     def _new_pod(self, leaving: LeavingPod) -> Pod:
+        """Return the pod to place for a pod that left, and store the record by its UID."""
         pod = leaving.pod.nominated("") if leaving.waited_before else recreated(leaving.pod)
         self._records[pod.uid] = leaving
         return pod
@@ -250,14 +259,14 @@ class NodeDrain:
                 ending.append(placement.pod)
         return ending
 
-    def _note(self) -> None:
-        """Assign placements to the pods that left, and let the budgets count new pods that are placed."""
+    def _record_placements(self) -> None:
+        """Store placements with the pods that left. Budgets count the new pods that are placed as healthy."""
         for placement in self.placements:
             record = self._records.get(placement.pod.uid)
             if record is not None:
                 record.placement = placement
             for victim in placement.victims if placement.node else ():
-                self._preempted(victim)
+                self._record_victim(victim)
         gone = {pod.uid for it in self.placements if it.node for pod in it.victims}
         self.placements = [it for it in self.placements if it.pod.uid not in gone]
         for leaving in self.leaving:
@@ -273,12 +282,12 @@ class NodeDrain:
         placements = ((it, it.placement) for it in self.leaving if not it.returned)
         return [it for it, found in placements if found is not None and found.waits and found.gate.is_success]
 
-    def _preempted(self, victim: Pod) -> None:
-        """Follow a pod that preemption evicted, to its new pod."""
+    def _record_victim(self, victim: Pod) -> None:
+        """Add a pod that preemption evicted to ``leaving``, and store its record by the UID of its new pod."""
         record = self._records.get(victim.uid)
         again = recreated(victim).uid
         if again in self._records:
-            return  # followed after an earlier wave
+            return  # recorded after an earlier wave
         if record is None:
             record = LeavingPod(victim, preempted=True)
             self.leaving.append(record)

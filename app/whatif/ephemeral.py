@@ -1,4 +1,4 @@
-"""Claims of generic ephemeral volumes: a controller creates one for each such volume of a new pod."""
+"""PersistentVolumeClaims of generic ephemeral volumes. A controller creates one for each such volume of a new pod."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEMPLATE: Final = ("ephemeral", "volumeClaimTemplate")
 
 
 def claims_like(cluster: Cluster, source: str, pod: Pod) -> Iterator[PersistentVolumeClaim]:
-    """Yield the claims of a new pod that do not exist yet. ``source``: name of the pod whose claims they are like."""
+    """Yield the missing claims of a new pod's ephemeral volumes, as copies of the claims of the pod ``source``."""
     for volume in pod.spec.parts.volumes or ():
         if volume.claim is not None or not volume.ephemeral:
             continue
@@ -38,7 +38,7 @@ def claims_like(cluster: Cluster, source: str, pod: Pod) -> Iterator[PersistentV
 
 
 def unbound(source: PersistentVolumeClaim, name: str) -> PersistentVolumeClaim:
-    """Return a new claim like ``source``, which is not bound yet."""
+    """Return an unbound copy of a claim with another name."""
     return replace(
         source,
         name=name,
@@ -53,7 +53,10 @@ def unbound(source: PersistentVolumeClaim, name: str) -> PersistentVolumeClaim:
 
 
 def claims_of_template(spec: Mapping[str, Any], place: Place, pods: Iterable[Pod]) -> Iterator[PersistentVolumeClaim]:
-    """Yield the claims of new pods that are made from a template. ``place``: path of ``spec``. Raises ``BadField``."""
+    """Yield the claims of the ephemeral volumes of new pods. Raises ``BadField``.
+
+    ``spec``: of the pods' template. ``place``: path of ``spec`` in the manifest.
+    """
     templates = [
         (number, volume, mapping_at(volume, _TEMPLATE))
         for number, volume in enumerate(spec.get("volumes") or ())

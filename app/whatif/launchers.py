@@ -26,15 +26,21 @@ _API_VERSION: Final = "kubevirt.io/v1"
 _MACHINE: Final = "VirtualMachine"
 _MI: Final = 1 << 20
 _PAGE_TABLE: Final = 512
+"""Bytes of guest memory for each byte of page tables."""
+
 _PROCESSES: Final = 220 * _MI
-"""Memory of the processes in a launcher pod besides the guest."""
+"""Memory of the processes in a launcher pod without the guest, in bytes. The next constants are in bytes, too."""
 
 _PER_CPU: Final = 8 * _MI
 _IO_THREAD: Final = 8 * _MI
 _GRAPHICS: Final = 32 * _MI
 _DEDICATED: Final = 100 * _MI
+"""Additional memory of an instance with dedicated CPUs."""
+
 _TPM: Final = 53 * _MI
 _DEVICES: Final = 1 << 30
+"""Additional memory of an instance with GPUs or host devices, whatever their number."""
+
 _CPU_RATIO: Final = 10
 """Default number of virtual CPUs per requested CPU."""
 
@@ -46,6 +52,7 @@ _COPIED: Final = (
     *("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulerName", "priorityClassName"),
     "resourceClaims",
 )
+"""Fields that the launcher pod has from the spec of its instance."""
 
 
 def launcher_labels(labels: Mapping[str, Any], name: str, uid: str) -> dict[str, Any]:
@@ -71,7 +78,7 @@ def launcher_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def launcher_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the volumes of an instance as those of a pod. A DataVolume has a claim of the same name.
+    """Yield the volumes of an instance as pod volumes. A DataVolume becomes the claim of the same name.
 
     Raises ``BadField``.
     """
@@ -87,6 +94,7 @@ def launcher_volumes(spec: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _requests(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the requests of the launcher's container. Raises ``BadField``."""
     resources = (*_DOMAIN, "resources")
     requests, limits = (mapping_at(spec, (*resources, it)) for it in ("requests", "limits"))
     dedicated = _is_dedicated(spec)
@@ -106,6 +114,7 @@ def _requests(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _memory(spec: Mapping[str, Any], requests: Mapping[str, Any], limits: Mapping[str, Any]) -> int:
+    """Return the guest's memory in bytes: request, limit, ``guest`` or page size; else 0."""
     for amounts, field in ((requests, "requests"), (limits, "limits")):
         if amounts.get("memory") is not None:
             return _bytes(amounts["memory"], (*_DOMAIN, "resources", field, "memory"))
@@ -118,7 +127,7 @@ def _memory(spec: Mapping[str, Any], requests: Mapping[str, Any], limits: Mappin
 
 
 def _overhead(spec: Mapping[str, Any], memory: int, cpus: int) -> int:
-    """Return the bytes that the launcher needs besides the guest's memory."""
+    """Return the bytes that the launcher needs in addition to the guest's memory. ``memory``: of the guest."""
     devices = mapping_at(spec, (*_DOMAIN, "devices"))
     overhead = memory // _PAGE_TABLE + _PROCESSES + _PER_CPU * cpus + _IO_THREAD
     if devices.get("autoattachGraphicsDevice") is not False:
@@ -131,6 +140,7 @@ def _overhead(spec: Mapping[str, Any], memory: int, cpus: int) -> int:
 
 
 def _device_requests(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Return the number of requested devices by resource name. Raises ``BadField``."""
     numbers: dict[str, int] = {}
     for kind in ("gpus", "hostDevices"):
         place = (*_DOMAIN, "devices", kind)
@@ -163,7 +173,10 @@ def _cpus(spec: Mapping[str, Any]) -> int:
 
 
 def _limit(spec: Mapping[str, Any], limits: Mapping[str, Any], requests: Mapping[str, Any]) -> int:
-    """Return the CPUs of the limit or request, which are the guest's CPUs if the spec has no topology."""
+    """Return the CPUs of the limit, else of the request; 0 if the spec has neither.
+
+    They are the guest's CPUs if the spec has no topology.
+    """
     for amounts, field in ((limits, "limits"), (requests, "requests")):
         if amounts.get("cpu") is not None:
             return min(_MOST_CPUS, _quantity(amounts["cpu"], (*_DOMAIN, "resources", field, "cpu")).value())
@@ -189,10 +202,10 @@ def _quantity(amount: Any, place: Place) -> Quantity:
 def launcher_owners(
     cluster: Cluster, manifest: WorkloadManifest, uid: str, instance_uid: str
 ) -> Iterator[tuple[Kind[Any], Mapping[str, Any]]]:
-    """Yield the objects above a launcher pod that the cluster lacks. Without them, no home can be judged.
+    """Yield the instance that owns a launcher pod, and its VirtualMachine if the cluster has none.
 
-    ``uid``, ``instance_uid``: of a VirtualMachine that does not exist yet, and of its instance. An existing
-    VirtualMachine keeps its UID, and so its home.
+    Plugins need the owners of a pod to find its home. ``uid``: of a VirtualMachine that does not exist yet.
+    ``instance_uid``: of the instance. An existing VirtualMachine keeps its UID, and so its home.
     """
     metadata: dict[str, Any] = {"name": manifest.name, "namespace": manifest.namespace, "resourceVersion": "1"}
     owners: list[Mapping[str, Any]] = []

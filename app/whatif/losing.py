@@ -1,4 +1,4 @@
-"""Loss of a zone, or of any other domain of a node label: who is lost, placed again and waits, in three variants."""
+"""Loss of a zone or another domain of a node label: which pods are lost, placed again or wait, in three variants."""
 
 from __future__ import annotations
 
@@ -38,20 +38,24 @@ MOST_WORKLOADS: Final = 500
 """Maximum number of workloads in the answer for one domain."""
 
 MOST_WORST: Final = 20
-"""Maximum number of workloads with waiting pods of each domain in the answer for all values."""
+"""Maximum number of workloads of each domain in the answer for all values of a key.
+
+Only workloads with pods that wait or stay Terminating are listed there.
+"""
 
 MOST_CHANGED: Final = 20
 """Maximum number of workloads of each variant for which changes of a field are tried."""
 
 _ORDER: Final = (LossVariant.TAINTED, LossVariant.FULL, LossVariant.GONE)
-"""Order in which the variants are computed. The variant that deletes nodes is last, because it changes their order.
+"""Order in which the variants are computed. The variant that deletes nodes is last: it changes the order of the nodes.
 
-Restored nodes are the last of all nodes, and scores use the size of an image on the first node that has it. So a later
-variant could have other scores, if nodes wrongly report different sizes of one image.
+Nodes that are restored come after all others. Scores use the image size that the first node reports. So scores of a
+later variant would change if nodes reported different sizes of one image.
 """
 
 _MOST_REASONS: Final = 3
 _STEP: Final = 50
+"""Number of placed pods from one text on the progress to the next."""
 
 Workload = tuple[str, str, str]
 """Namespace, kind and name."""
@@ -67,13 +71,16 @@ class LossRequest(Struct, frozen=True):
 
 
 class LossCount(Struct):
-    """Numbers of pods. ``lost`` and ``evicted`` are the sum of ``placed``, ``waiting`` and the numbers with ``not``.
+    """Numbers of pods after a loss.
 
-    ``evicted``: pods on other nodes that are evicted to make room. ``after_grace``: those of ``placed`` that first wait
-    for their home. ``ties``: those for which other nodes have the same score, so that kube-scheduler can take another.
-    ``not_recreated``: pods that no controller creates again elsewhere. ``not_ended``: pods that stay Terminating, so
-    that their controller creates no others. ``not_reached``: pods that were not tried, because the processor time was
-    used up.
+    ``lost`` plus ``evicted`` is the sum of ``placed``, ``waiting``, ``not_recreated``, ``not_ended`` and
+    ``not_reached``.
+
+    ``evicted``: pods on other nodes that are evicted to make room. ``after_grace``: pods of ``placed`` that first wait
+    for their home. ``ties``: pods of ``placed`` for which other nodes have the same score, so that kube-scheduler can
+    choose another. ``not_recreated``: pods that no controller creates again elsewhere. ``not_ended``: pods that stay
+    Terminating, so that their controller creates no others. ``not_reached``: pods that were not tried, because the
+    processor time was used up.
     """
 
     lost: int = 0
@@ -88,7 +95,11 @@ class LossCount(Struct):
 
 
 class _WorkloadLoss(Struct):
-    """Loss of one workload in one variant. ``waiting``: the pods that wait. ``tried``: all changes were tried."""
+    """Loss of one workload in one variant. ``waiting``: the pods that wait.
+
+    ``change``: field change that helps most; ``None`` if none is known. ``tried``: true if the processor time sufficed
+    to try the changes.
+    """
 
     count: LossCount = field(default_factory=LossCount)
     waiting: list[Placement] = field(default_factory=list)
@@ -146,7 +157,10 @@ def _chosen(scratch: ScratchCluster, request: LossRequest, domains: Mapping[str,
 def _domain(
     scratch: ScratchCluster, domain: LostDomain, running: Mapping[Workload, int], budget: Budget, *, is_alone: bool
 ) -> Steps:
-    """Return a ``DomainLoss`` as JSON. ``is_alone``: with all workloads and with changes of a field."""
+    """Return a ``DomainLoss`` as JSON. ``is_alone``: no other domain is requested.
+
+    A domain that is alone is answered in more detail: with all affected workloads, and with changes of a field.
+    """
     losses: dict[LossVariant, _Losses] = {}
     ties = VolumeTies(scratch, domain.names)
     tied = Counter(_workload(it) for it in domain.pods if not it.terminating and ties.has(it))
@@ -178,6 +192,7 @@ def _domain(
 def _carried_out(
     scratch: ScratchCluster, trial: LossTrial, variant: LossVariant, budget: Budget, *, is_alone: bool
 ) -> Generator[str | None, None, _Losses]:
+    """Carry out one variant: place the lost pods again, and find helpful changes for the workloads that wait most."""
     yield from trial.begin()
     pods = [recreated(it) for it in trial.lost if is_recreated(it) and not stays_terminating(it, variant)]
     for _ in trial.placer.placing(pods, trial.placements):
@@ -196,11 +211,12 @@ def _carried_out(
 
 
 def _on_nodes(scratch: ScratchCluster, key: Workload) -> list[Pod]:
+    """Return the pods of a workload that have a node."""
     return [it for it in scratch.cluster.pods_in(key[0]) if it.node_name and _workload(it) == key]
 
 
 def _counted(trial: LossTrial, variant: LossVariant) -> _Losses:
-    """Count the pods of each workload after a loss. A new pod that was evicted counts as its successor."""
+    """Count the pods of each workload after a loss. Of a new pod that was evicted, only its successor is counted."""
     losses: _Losses = {}
 
     def of(pod: Pod) -> _WorkloadLoss:
@@ -242,23 +258,25 @@ def _workload(pod: Pod) -> Workload:
 
 
 def _stopped(count: LossCount) -> int:
-    """Return the number of pods in whose place none runs."""
+    """Return the number of pods that are not replaced by a running pod: they wait or stay Terminating."""
     return count.waiting + count.not_ended
 
 
 def _rank(key: Workload, losses: Mapping[LossVariant, _Losses]) -> tuple[Any, ...]:
-    """Sort key of a workload: first those with the most waiting pods, then those with the most lost pods."""
+    """Return the sort key of a workload: first most pods that wait or stay Terminating, then most lost pods."""
     counts = [of_variant.get(key, _NOTHING).count for of_variant in losses.values()]
     return (-max(_stopped(it) for it in counts), -max(it.lost for it in counts), key)
 
 
 def _worst_first(domain: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the sort key of a domain, like ``_rank`` for workloads."""
     counts = [domain[it.value] for it in LossVariant if domain[it.value] is not None]
     most = max((it["waiting"] + it["notEnded"] for it in counts), default=-1)
     return (-most, -max((it["lost"] for it in counts), default=-1), domain["value"])
 
 
 def _total(losses: _Losses) -> Mapping[str, Any]:
+    """Return the sum of the counts of all workloads."""
     sums: Counter[str] = Counter()
     for loss in losses.values():
         sums.update(_count(loss.count))
@@ -302,7 +320,7 @@ def _outcome(loss: _WorkloadLoss) -> Mapping[str, Any]:
 
 
 def _reasons(waiting: Sequence[Placement]) -> Iterable[Mapping[str, Any]]:
-    """Yield the most frequent reasons, each with the largest number of nodes that it rejects for one pod."""
+    """Yield the reasons that reject the most nodes. ``count``: largest number of nodes rejected for one pod."""
     nodes: dict[Status, int] = {}
     for placement in waiting:
         gate = () if placement.gate.is_success else ((placement.gate, 0),)

@@ -1,8 +1,9 @@
 """Loss of some nodes on a scratch cluster, in three variants, and its reversal.
 
-People mix up the three variants, and topology spread treats them differently. A domain whose nodes are gone does not
-count. A domain of tainted nodes counts, unless the constraint has ``nodeTaintsPolicy: Honor``. A domain without room
-always counts. To copy a large cluster takes a second, so the three variants of all domains use one copy.
+Topology spread treats the variants differently. A domain whose nodes are gone does not count. A domain of tainted nodes
+counts, unless the constraint has ``nodeTaintsPolicy: Honor``. A domain without room always counts.
+
+All variants of all domains use one copy of the cluster, because copying a large cluster takes a second.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class LossVariant(StrEnum):
     """
 
     FULL = "full"
-    """The pods are lost as if the nodes were gone. The nodes count as domains, but have no room."""
+    """The pods are lost as if the nodes were gone. The domain of the nodes counts, but the nodes have no room."""
 
 
 class LostDomain(Struct, frozen=True):
@@ -84,7 +85,7 @@ class LostDomain(Struct, frozen=True):
 
 
 def nodes_by_value(scratch: ScratchCluster, key: str) -> dict[str, list[Node]]:
-    """Return the nodes that have a label, by its value."""
+    """Return the nodes with the label ``key``, by the label's value."""
     nodes: dict[str, list[Node]] = {}
     for info in scratch.cluster.nodes.values():
         if key in info.node.labels:
@@ -97,17 +98,20 @@ def is_static(pod: Pod) -> bool:
 
 
 def is_recreated(pod: Pod) -> bool:
-    """Return whether a controller creates another pod in place of a lost one, which can run on another node."""
+    """Return True if a controller replaces a lost pod by one that can run on another node."""
     return pod.owner is not None and pod.owner.kind not in (DAEMON_SET, STATIC)
 
 
 def stays_terminating(pod: Pod, variant: LossVariant) -> bool:
-    """Return whether no other pod is created, because the lost one stays Terminating on its unreachable node."""
+    """Return True if a lost pod stays Terminating on its unreachable node, so that its controller creates no other."""
     return variant is LossVariant.TAINTED and pod.owner is not None and pod.owner.kind in WAITING_OWNERS
 
 
 def is_lost(pod: Pod, variant: LossVariant) -> bool:
-    """Return whether a pod on a lost node does not stay there."""
+    """Return True if the variant removes a pod from its lost node.
+
+    On tainted nodes, pods of DaemonSets, static pods, and pods that tolerate the taint without a limit stay.
+    """
     if variant is not LossVariant.TAINTED:
         return True
     is_daemon = pod.owner is not None and pod.owner.kind in (DAEMON_SET, STATIC)
@@ -115,9 +119,9 @@ def is_lost(pod: Pod, variant: LossVariant) -> bool:
 
 
 class LossTrial:
-    """One variant of a loss on the scratch cluster. ``lost``: running pods that are lost, without static pods.
+    """One variant of a loss on the scratch cluster. ``lost``: pods that are lost, without static and Terminating pods.
 
-    ``evicts_nothing``: no node would be ready. Then the node lifecycle controller stops all evictions.
+    ``evicts_nothing``: true if no node would be ready. The node lifecycle controller then stops all evictions.
     """
 
     def __init__(self, scratch: ScratchCluster, domain: LostDomain, variant: LossVariant) -> None:
@@ -173,7 +177,7 @@ class LossPlacer(Placer):
     """Places pods that are lost. Pods that wait for their home during a grace period start elsewhere after it.
 
     ``after_grace``: UIDs of the pods that start elsewhere after their grace period. ``victims``: pods that were evicted
-    to make room, also new ones.
+    to make room, including pods that this placer placed.
     """
 
     def __init__(self, scratch: ScratchCluster, closed: Collection[str], *, preempts: bool = True) -> None:
@@ -202,7 +206,7 @@ class LossPlacer(Placer):
     def tried(self, framework: Framework, pod: Pod, search: Search | None = None) -> Placement:
         self.after_grace.discard(pod.uid)
         placement = super().tried(framework, pod, search)
-        if not keeps_homes(framework, placement):
+        if not rejected_for_home(framework, placement):
             return placement
         name = framework.scheduler_name
         if name not in self._homes:
@@ -218,18 +222,19 @@ class LossPlacer(Placer):
 
 
 def _is_ready_elsewhere(scratch: ScratchCluster, names: Collection[str]) -> bool:
+    """Return True if a node that is not in ``names`` is ready, or if its state is unknown."""
     nodes = (it.node for name, it in scratch.cluster.base_nodes.items() if name not in names)
     return any(it.parts.state is None or it.parts.state.ready not in (FALSE, UNKNOWN) for it in nodes)
 
 
-def keeps_homes(framework: Framework, placement: Placement) -> bool:
-    """Return whether a plugin that keeps homes rejects a node."""
+def rejected_for_home(framework: Framework, placement: Placement) -> bool:
+    """Return True if a plugin that keeps homes rejects at least one node."""
     plugins = framework.plugins
     return any(declares(type(plugins.get(it.plugin)), HomesPlugin) for it, _ in placement.rejections)
 
 
 def unreachable(node: Node) -> Node:
-    """Return a node as it is after its kubelet has sent no heartbeats for a minute."""
+    """Return a node as the node lifecycle controller marks it once the kubelet sends no more heartbeats."""
     taints = (*(it for it in node.taints if it.key != UNREACHABLE), *TAINTS)
     if node.parts.state is None:
         return replace(node, taints=taints)
@@ -238,7 +243,7 @@ def unreachable(node: Node) -> Node:
 
 
 class VolumeTies:
-    """Finds pods with a volume that only some nodes can use. ``names``: these nodes."""
+    """Finds pods with a volume that only the nodes ``names`` can use."""
 
     def __init__(self, scratch: ScratchCluster, names: Collection[str]) -> None:
         self._cluster = scratch.cluster
@@ -246,7 +251,7 @@ class VolumeTies:
         self._known: dict[RequiredNodeAffinity, bool] = {}
 
     def has(self, pod: Pod) -> bool:
-        """Return whether a bound volume of the pod can be used on no node but these."""
+        """Return True if the pod has a bound volume that no node outside ``names`` can use."""
         others = self._cluster.others
         for pod_volume in pod.spec.parts.volumes or pod.spec.parts.pending_volumes or ():
             name = pod_volume.claim_name(pod.name)

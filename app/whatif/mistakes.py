@@ -1,4 +1,4 @@
-"""Mistake in the request of a what-if."""
+"""Error for an invalid request of a what-if."""
 
 from __future__ import annotations
 

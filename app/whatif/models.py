@@ -1,4 +1,4 @@
-"""Models of the bodies of the what-ifs. The models of answers only describe them in the OpenAPI document."""
+"""Models of the requests and answers of what-ifs. The models of answers are used only for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ MOST_OBJECTS: Final = 5000
 MOST_SCALES: Final = 100
 MOST_REPLICAS: Final = 1_000_000
 LONGEST_LABEL_KEY: Final = 317
+"""Maximum characters of a label key: a prefix of 253, a slash, and a name of 63."""
+
 LONGEST_LABEL_VALUE: Final = 63
 
 
 class WhatIfRequest(BaseModel):
-    """Base of requests. Unknown fields are mistakes."""
+    """Base of the requests of what-ifs. A request with unknown fields is refused."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
 
@@ -37,7 +39,7 @@ class ScaleRequest(WhatIfRequest):
 
 
 _SCALES: Final = {"type": "array", "maxItems": MOST_SCALES, "items": ScaleRequest.model_json_schema()}
-"""Described here, because FastAPI describes only models of answers."""
+"""JSON schema of ``scale``, written inline, because FastAPI adds only the models of answers to the document."""
 
 
 class SimulateRequest(WhatIfRequest):
@@ -46,7 +48,7 @@ class SimulateRequest(WhatIfRequest):
     objects: list[dict[str, Any]] = Field(
         default=[],
         max_length=MOST_OBJECTS,
-        description="Kubernetes objects, as in manifests. One that scale names is only its template.",
+        description="Kubernetes objects, as in manifests. Of a workload that scale names, only the template is used.",
     )
     scale: Annotated[list[ScaleRequest], WithJsonSchema(_SCALES)] = Field(default=[], max_length=MOST_SCALES)
     namespace: str = Field(
@@ -56,7 +58,7 @@ class SimulateRequest(WhatIfRequest):
 
 
 class LoseRequest(WhatIfRequest):
-    """Domain to lose: all nodes with this label."""
+    """Domain to lose: all nodes with this label value, or each domain of the label in turn."""
 
     key: str = Field(min_length=1, max_length=LONGEST_LABEL_KEY, description="Label key, such as a topology key.")
     value: str | None = Field(
@@ -72,7 +74,7 @@ class SimulatedPlacement(CamelModel):
     workload: str = Field(description="KIND/NAMESPACE/NAME; empty for a pod without a controller.")
     approximate: str = Field(description="Why the real pod can differ; empty for a pod that is simulated exactly.")
     node_name: str = Field(description="Empty if the pod waits.")
-    ties: int = Field(description="Number of other nodes with the same score, of which kube-scheduler takes any.")
+    ties: int = Field(description="Number of other nodes with the same score. kube-scheduler can choose any of them.")
     nominated_node_name: str = Field(description="Node on which preemption would make room; else empty.")
     victims: list[str] = Field(description="NAMESPACE/NAME of the pods that preemption would evict there.")
 
@@ -86,7 +88,7 @@ class RemovedPod(CamelModel):
 
 
 class WaitingReason(CamelModel):
-    """Reason of a plugin, and the number of nodes with it; 0 if it is not about nodes."""
+    """Reason of a plugin. ``count``: number of nodes that it rejects; 0 if the reason is not about nodes."""
 
     count: int
     plugin: str
@@ -101,11 +103,11 @@ class WaitingGroup(CamelModel):
     count: int
     pods: list[str] = Field(description="The first 100 names.")
     reasons: list[WaitingReason]
-    remedies: list[TriedRemedy] = Field(description="For the first eight groups.")
+    remedies: list[TriedRemedy] = Field(description="Changes that would open nodes; only for the eight largest groups.")
 
 
 class SpreadChange(CamelModel):
-    """Pods of each domain of a constraint before and after."""
+    """Number of pods in each domain of a constraint, before and after the what-if."""
 
     workload: str
     topology_key: str
@@ -119,7 +121,7 @@ class SpreadChange(CamelModel):
 
 
 class FullNode(CamelModel):
-    """Node with new pods on which at least 90 % of a resource are requested."""
+    """Node with new pods whose pods request at least 90 % of a resource."""
 
     name: str
     requested: dict[str, float] = Field(description="Requested part of each such resource, 0.9 to 1.")
@@ -130,7 +132,7 @@ class WhatIfAnswer(CamelModel):
 
     api_version: Literal["homeport.dev/v1alpha1"]
     stale: str = Field(description="Why the snapshot is old; empty if it is current.")
-    not_judged: list[PluginNotJudged] = Field(description="Default plugins of kube-scheduler that were left out.")
+    not_judged: list[PluginNotJudged] = Field(description="Default plugins of kube-scheduler that were not used.")
     incomplete: bool = Field(description="True if the processor time did not suffice for all parts of the answer.")
 
 
@@ -141,8 +143,8 @@ class Simulation(WhatIfAnswer):
     placed: int
     waiting: int
     not_reached: int = Field(description="Number of pods that were not tried, because the processor time was used up.")
-    ignored: list[str] = Field(description="KIND/NAMESPACE/NAME of objects that make no pods.")
-    notes: list[str] = Field(description="What was assumed, as sentences.")
+    ignored: list[str] = Field(description="KIND/NAMESPACE/NAME of objects without effect in a simulation.")
+    notes: list[str] = Field(description="Assumptions of the simulation, as sentences.")
     pods: list[SimulatedPlacement]
     removed: list[RemovedPod]
     waiting_groups: list[WaitingGroup] = Field(description="Waiting pods, equal ones together.")
@@ -160,8 +162,10 @@ class LostPods(CamelModel):
     lost: int
     evicted: int = Field(description="Pods on other nodes that are evicted to make room for lost pods.")
     placed: int = Field(description="Pods that were lost or evicted and are placed again.")
-    after_grace: int = Field(description="Those of them that first wait for their home during its grace period.")
-    ties: int = Field(description="Those of them for which other nodes have the same score: kube-scheduler takes any.")
+    after_grace: int = Field(description="Pods of placed that first wait for their home during its grace period.")
+    ties: int = Field(
+        description="Pods of placed for which other nodes have the same score. kube-scheduler can choose any of them."
+    )
     waiting: int
     not_recreated: int = Field(description="Pods that no controller creates again on another node.")
     not_ended: int = Field(
@@ -172,7 +176,7 @@ class LostPods(CamelModel):
 
 
 class HelpfulField(CamelModel):
-    """Field after whose change fewer pods of the workload wait. Proved by placing the waiting pods again."""
+    """Change of one field after which fewer pods of the workload wait. It is proved by placing these pods again."""
 
     field: str
     value: str
@@ -207,9 +211,10 @@ class DomainLoss(CamelModel):
     value: str
     nodes: int
     pods: int
-    static_pods: int = Field(description="Pods of the kubelets, which end with their node. No workload has them.")
+    static_pods: int = Field(description="Static pods, which end with their node. They belong to no workload.")
     evicts_nothing: bool = Field(
-        description="True if no node would be ready when tainted: the node lifecycle controller stops all evictions."
+        description="True if no node would be ready in the variant tainted. Then the node lifecycle controller stops "
+        "all evictions."
     )
     gone: LostPods | None = Field(description="The nodes are deleted. The domain does not count for spread.")
     tainted: LostPods | None = Field(
@@ -217,7 +222,8 @@ class DomainLoss(CamelModel):
     )
     full: LostPods | None = Field(description="The pods are lost. The nodes stay and count, but nothing fits there.")
     workloads: list[LostWorkload] = Field(
-        description="The worst first: at most 500, or for all values of a key at most 20 of which pods stop running."
+        description="The worst first, at most 500. If all values are compared: only those with pods that wait or stay "
+        "Terminating, at most 20."
     )
     more_workloads: int = Field(description="Number of such workloads that are not listed.")
 
@@ -229,4 +235,4 @@ class LossPlan(WhatIfAnswer):
     key: str
     value: str | None
     domains: list[DomainLoss]
-    more_domains: int = Field(description="Number of domains that were not computed, because at most 50 are.")
+    more_domains: int = Field(description="Number of domains that were not computed. At most 50 domains are.")

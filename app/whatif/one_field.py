@@ -1,7 +1,7 @@
-"""Finds one field of a workload after whose change fewer of its lost pods wait.
+"""Finds one field of a workload whose change lets fewer of its lost pods wait.
 
-A change is proved by placing the waiting pods again, after all other lost pods, with the field changed in all pods of
-the workload. Changes that keep the purpose of a rule come first. A soft constraint comes last.
+A change is proved: the waiting pods are placed again with the changed field, after all other lost pods. Changes that
+keep the purpose of a rule are tried first. Making a constraint soft is tried last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.kube.kinds import AnnotatedObject, Kind, owner_kind
 from app.kube.node_affinity import ANY_NODE
 from app.kube.quantity import round_amount, shown_amount
 from app.whatif.budget import Budget
-from app.whatif.loss_trial import LossPlacer, keeps_homes
+from app.whatif.loss_trial import LossPlacer, rejected_for_home
 from app.whatif.placing import Placement
 from app.whatif.scratch import ScratchCluster
 
@@ -35,16 +35,17 @@ _NODE_AFFINITY: Final = "NodeAffinity"
 _POD_AFFINITY: Final = "InterPodAffinity"
 
 _MORE_SKEW: Final = (1, 2, 3, 4, 6, 8)
-"""Increases of ``maxSkew`` to try first. The last one tried is the number of waiting pods.
+"""Increases of ``maxSkew`` that are tried, if smaller than the number of waiting pods.
 
-That always suffices for one constraint.
+That number is tried last. It always suffices for one constraint.
 """
 
 Changed = Callable[[PodSpec], PodSpec]
+"""Returns a copy of a pod's spec with a change."""
 
 
 class FieldChange(Struct, frozen=True, rename="camel"):
-    """Change of one field. ``topology_key``: that of the constraint, else empty.
+    """Change of one field. ``topology_key``: of the changed constraint; else empty.
 
     ``waiting``: number of pods of the workload that wait after the change.
     """
@@ -56,9 +57,9 @@ class FieldChange(Struct, frozen=True, rename="camel"):
 
 
 class _FieldAttempt(Struct, frozen=True):
-    """Change to try. ``of_all``: the change matters for pods that have a node, too.
+    """Change to try. ``of_all``: change the workload's pods that have a node too, not only the waiting ones.
 
-    ``policy``: new policy of the home, which is a change of the owner and not of the pod.
+    ``policy``: new policy of the home. It changes the owner of the home, not the pod.
     """
 
     field: str
@@ -70,7 +71,7 @@ class _FieldAttempt(Struct, frozen=True):
 
 
 class OneField:
-    """Tries changes on a scratch cluster after a loss, and undoes each. ``placer``: must not evict pods."""
+    """Tries changes on a scratch cluster after a loss, and undoes each change. ``placer``: one that evicts no pods."""
 
     def __init__(self, scratch: ScratchCluster, placer: LossPlacer, budget: Budget) -> None:
         self._scratch = scratch
@@ -81,7 +82,7 @@ class OneField:
     def best(
         self, waiting: Sequence[Placement], others: Callable[[], Sequence[Pod]]
     ) -> Generator[None, None, FieldChange | None]:
-        """Return the change after which the fewest pods wait; ``None`` if none helps. Raises ``PluginError``.
+        """Return the change after which the fewest pods wait; ``None`` if no change helps. Raises ``PluginError``.
 
         ``waiting``: pods of one workload. ``others``: returns the pods of the workload that have a node.
         """
@@ -99,7 +100,7 @@ class OneField:
     def _tried(
         self, attempt: _FieldAttempt, waiting: Sequence[Pod], others: Callable[[], Sequence[Pod]]
     ) -> Generator[None, None, int]:
-        """Return the number of pods that wait after a change."""
+        """Return the number of pods that still wait with a change. Undo the change."""
         owner = None if attempt.policy is None else self._owner(waiting[0])
         if owner is not None:
             obj: Any = owner[1]
@@ -127,6 +128,7 @@ class OneField:
         return left
 
     def _owner(self, pod: Pod) -> tuple[Kind[AnnotatedObject], AnnotatedObject] | None:
+        """Return the owner of the pod's home, with its kind; ``None`` if it is not in the snapshot."""
         home = self._home(pod)
         if home is None:
             return None
@@ -139,10 +141,10 @@ class OneField:
         return HomeLists((framework,), self._scratch.guard).home_of(framework, pod)
 
     def _attempts(self, waiting: Sequence[Placement]) -> Iterator[_FieldAttempt]:
-        """Yield the changes of rules that reject nodes, in the order in which they are tried."""
+        """Yield the changes to try, in this order: only changes of rules that reject nodes for the waiting pods."""
         placement = waiting[0]
         pod, plugins = placement.pod, {status.plugin for it in waiting for status, _ in it.rejections}
-        if keeps_homes(self._scratch.framework_for(pod), placement):
+        if rejected_for_home(self._scratch.framework_for(pod), placement):
             for policy in (Policy.GRACE, Policy.SOFT):
                 yield _FieldAttempt(f"metadata.annotations[{POLICY}]", policy.value, _unchanged, policy=policy)
         if SPREAD in plugins:
@@ -160,6 +162,7 @@ class OneField:
 
 
 def _of_constraints(pod: Pod, waiting: int) -> Iterator[_FieldAttempt]:
+    """Yield the changes of hard constraints that keep them hard."""
     for number, constraint in _hard(pod):
         larger = [constraint.max_skew + it for it in (*(more for more in _MORE_SKEW if more < waiting), waiting)]
         fields: list[tuple[str, str, Mapping[str, Any]]] = [
@@ -176,6 +179,7 @@ def _of_constraints(pod: Pod, waiting: int) -> Iterator[_FieldAttempt]:
 
 
 def _hard(pod: Pod) -> Iterator[tuple[int, TopologySpreadConstraint]]:
+    """Yield the hard constraints of a pod, each with its position among all constraints."""
     return ((number, it) for number, it in enumerate(pod.spec.spread) if it.is_hard)
 
 
@@ -184,6 +188,8 @@ def _path(number: int, field: str) -> str:
 
 
 def _of_constraint(number: int, **changes: Any) -> Changed:
+    """Return a function that changes fields of one constraint."""
+
     def changed(spec: PodSpec) -> PodSpec:
         before, own, after = spec.spread[:number], spec.spread[number : number + 1], spec.spread[number + 1 :]
         return replace(spec, spread=(*before, *(replace(it, **changes) for it in own), *after))
@@ -192,6 +198,7 @@ def _of_constraint(number: int, **changes: Any) -> Changed:
 
 
 def _of_pod_affinity(spec: PodSpec) -> Iterator[_FieldAttempt]:
+    """Yield the removal of required pod anti-affinity, and of required pod affinity."""
     terms: Any = spec.parts.pod_affinity
     for field, name in (("podAntiAffinity", "required_anti"), ("podAffinity", "required")):
         if terms is not None and getattr(terms, name):
@@ -209,7 +216,7 @@ def _without_terms(name: str) -> Changed:
 
 
 def _of_requests(nodes: Candidates, spec: PodSpec) -> Iterator[_FieldAttempt]:
-    """Yield smaller requests of each resource: the most that is free on a node, and 1/2 and 1/4 of the request."""
+    """Yield smaller requests of each resource: the largest free amount of a node, and 1/2 and 1/4 of the request."""
     resources = spec.parts.resources
     wanted_of = {} if resources is None else resources.requests
     most = dict.fromkeys(wanted_of, 0)

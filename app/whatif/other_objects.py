@@ -1,4 +1,4 @@
-"""Objects of a manifest that make no pods, but that filters read, such as claims, namespaces and Services."""
+"""Objects of a request that create no pods, but that filters read, such as claims, namespaces and Services."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _CLUSTER_WIDE: Final[frozenset[Kind[Any]]] = frozenset(
     {NAMESPACES, PERSISTENT_VOLUMES, STORAGE_CLASSES, DEVICE_CLASSES}
 )
 _WITH_STATE: Final[frozenset[Kind[Any]]] = frozenset({PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, RESOURCE_CLAIMS})
-"""Kinds whose existing object is used, because a manifest does not have its state, such as the bound volume."""
+"""Kinds of which an object in the cluster takes precedence over its manifest.
+
+A manifest lacks the state of the object, such as the bound volume.
+"""
 
 _READ: Final[Mapping[tuple[str, str], Kind[Any]]] = {
     (it.api_version, it.kind): it for it in (*_CLUSTER_WIDE, PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, SERVICES)
@@ -39,7 +42,8 @@ _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 def add_object(obj: Mapping[str, Any], namespace: str, cluster: Cluster, changes: ManifestPods) -> bool:
     """Add an object that filters read to ``changes.objects``. Return false if no filter reads its kind.
 
-    ``namespace``: that of objects without one. Raises ``BadField``.
+    An existing object that takes precedence only adds a note. ``namespace``: used if the object names none. Raises
+    ``BadField``.
     """
     kind = _READ.get((text_at(obj, ("apiVersion",)), str(obj["kind"])))
     if kind is None:

@@ -33,7 +33,7 @@ from app.wire.explain_v1 import API_VERSION
 
 FAILURES: Final[dict[int | str, dict[str, Any]]] = {
     500: {"description": "A plugin failed."},
-    503: {"description": "The snapshot is incomplete, or another what-if is computed: try again after Retry-After."},
+    503: {"description": "The snapshot is incomplete, or another what-if is running: try again after Retry-After."},
 }
 _SCALE_EXAMPLE: Final = {"scale": [{"namespace": "shop", "kind": "Deployment", "name": "web", "replicas": 12}]}
 _LOSE_EXAMPLE: Final = {"key": "topology.kubernetes.io/zone", "value": "eu-1c"}
@@ -107,7 +107,7 @@ def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
         "/lose",
         response_model=LossPlan,
         responses={**FAILURES, 404: {"description": "No node has the label."}},
-        summary="Who is lost with a zone, who is placed again and who waits? In three variants of the loss",
+        summary="Which pods are lost with a zone, placed again or left waiting? In three variants of the loss",
         openapi_extra=documented(LoseRequest, zone=_LOSE_EXAMPLE),
     )
     async def lose(request: Request) -> Response:

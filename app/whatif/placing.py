@@ -1,7 +1,7 @@
-"""Places pods on a scratch cluster by whole scheduling cycles, each pod assumed before the next.
+"""Places pods on a scratch cluster, one after the other, each by a complete scheduling cycle.
 
-The order is that of the profile's QueueSort. Of several nodes with the best score, kube-scheduler can choose any. Here
-the first by name is chosen, and the number of others is counted.
+The order is that of the profile's QueueSort. If several nodes have the best score, kube-scheduler can choose any of
+them. Here, the first by name is chosen, and the number of the others is reported as ``ties``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AGAIN: Final = "-again"
 """Suffix of the UIDs of pods that are created again, and of the names of most of them."""
 
 _PREEMPTION: Final = ["DefaultPreemption"]
-"""PostFilter plugins that evict only pods of lower priority."""
+"""List of PostFilter plugins with which a profile evicts only pods of lower priority."""
 
 _SPREAD: Final = "PodTopologySpread"
 _NO_VICTIMS: Final[Sequence[Pod]] = ()
@@ -62,7 +62,7 @@ class Placement(Struct, frozen=True):
 
 
 class Placer:
-    """Places pods on a scratch cluster. ``preempts``: evict victims, and place the pod on the node that they free."""
+    """Places pods on a scratch cluster. ``preempts``: evict the victims of preemption, and try the pod again."""
 
     def __init__(self, scratch: ScratchCluster, *, preempts: bool = False) -> None:
         self._scratch = scratch
@@ -82,19 +82,19 @@ class Placer:
         return [pod for _, pod in sorted(enumerate(pods), key=cmp_to_key(compare))]
 
     def placing(self, pods: Sequence[Pod], placements: list[Placement]) -> Iterator[None]:
-        """Place pods in the order of the queue, one in a step, and append the results. Raises ``PluginError``.
+        """Place pods in the order of the queue, one per step, and append the results. Raises ``PluginError``.
 
-        Victims that are evicted and have a controller come back as new pods at the end of the queue. Then the pods that
-        wait are tried again, until a pass places none of them, because a pod can need another one near it. The later
-        result of a pod replaces the earlier one, at the end of the list.
+        Evicted victims that have a controller come back as new pods at the end of the queue. Then the waiting pods are
+        tried again, until a pass places none of them, because a pod can need another one near it. A new result of a pod
+        replaces the earlier one, and moves to the end of the list.
         """
         yield from self._pass(self.queued(pods), placements)
         placed = True
         while placed:
-            placed = yield from self._again(placements)
+            placed = yield from self._retry(placements)
 
     def _pass(self, queue: list[Pod], placements: list[Placement]) -> Iterator[None]:
-        """Try each pod of the queue. Pods that are evicted for it and come back are added to the queue."""
+        """Try each pod of the queue. Add the new pods of evicted victims that have a controller to the queue."""
         failed: dict[Inputs, Placement] = {}
         for pod in queue:
             known = failed.get(inputs := inputs_of(pod))
@@ -113,7 +113,7 @@ class Placer:
                 failed[inputs] = placement
             yield
 
-    def _again(self, placements: list[Placement]) -> Generator[None, None, bool]:
+    def _retry(self, placements: list[Placement]) -> Generator[None, None, bool]:
         """Try all waiting pods again. Return True if a pod was placed."""
         waiting = [it for it in placements if it.waits and it.gate.is_success]
         if len(waiting) == len(placements):
@@ -146,7 +146,7 @@ class Placer:
         return placement
 
     def tried(self, framework: Framework, pod: Pod, search: Search | None = None) -> Placement:
-        """Run one cycle for a pod and change nothing. ``search``: other filters than all of the profile.
+        """Run one cycle for a pod and change nothing. ``search``: filters to use instead of those of the profile.
 
         Raises ``PluginError``.
         """
@@ -160,7 +160,7 @@ class Placer:
         return Candidates.of(self._cluster.nodes)
 
     def _cycle(self, framework: Framework, pod: Pod, search: Search) -> Placement:
-        """Raises ``PluginError`` or ``Unprepared``."""
+        """Filter and score, or search victims if no node fits. Raises ``PluginError`` or ``Unprepared``."""
         with self._cluster.without(pod.uid, pod.key):
             nodes = self.candidates(pod)
             result = search.find_nodes_that_fit(pod, nodes, CycleState())
@@ -226,7 +226,10 @@ def _comes_back(victim: Pod) -> bool:
 
 
 def recreated(pod: Pod) -> Pod:
-    """Return the pod that a controller creates in place of a pod that is gone. A StatefulSet keeps the name."""
+    """Return the pod with which a controller replaces a deleted pod.
+
+    Pods of a StatefulSet and of a VirtualMachineInstance keep their name. Other names get the suffix ``AGAIN``.
+    """
     keeps_name = pod.owner is not None and pod.owner.kind in ("StatefulSet", "VirtualMachineInstance")
     name = pod.name if keeps_name else f"{pod.name}{AGAIN}"
     again = replace(pod, name=name, uid=f"{pod.uid}{AGAIN}", node_name="", terminating=False).nominated("")
@@ -234,7 +237,7 @@ def recreated(pod: Pod) -> Pod:
 
 
 def original_name(pod: Pod) -> str:
-    """Return the pod's name before it was created again, once or several times; else its name."""
+    """Return the pod's name in the cluster: without the suffixes of pods that are created again."""
     name, uid = pod.name, pod.uid
     while uid.endswith(AGAIN):
         name, uid = name.removesuffix(AGAIN), uid.removesuffix(AGAIN)

@@ -1,4 +1,4 @@
-"""Reads pod templates of manifests, and completes them like the API server completes a new pod."""
+"""Reads pod templates of manifests, and completes them as the API server completes a new pod."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ _CONTAINERS: Final = ("initContainers", "containers")
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _EVICTED_AFTER: Final = 300
+"""Default ``tolerationSeconds`` for nodes that are not ready or unreachable."""
+
 _NO_EXECUTE: Final = "NoExecute"
 _SUPPORTED_OF_PODS: Final = ("cpu", "memory")
+"""Resources besides huge pages that a pod, not only a container, can request."""
+
 _HUGE_PAGES: Final = "hugepages-"
 _TERMS: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _WEIGHTED_TERMS: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -32,7 +36,7 @@ Decode = Callable[[bytes], Pod]
 
 
 class PriorityClasses:
-    """Priorities of new pods. ``classes``: those of the request, which take precedence, and of the snapshot."""
+    """Priorities of new pods. ``classes``: PriorityClasses by name, of the request and of the snapshot."""
 
     def __init__(self, classes: Mapping[str, PriorityClass]) -> None:
         self._classes = classes
@@ -41,7 +45,7 @@ class PriorityClasses:
     def apply(self, spec: dict[str, Any]) -> str:
         """Set priority and preemption policy of a pod's spec. Return why they are approximate; empty if they are not.
 
-        A class that is not known gives ``spec.priority``, else 0.
+        If the class is not known, ``spec.priority`` is used, else 0.
         """
         name = spec.get("priorityClassName") or ""
         of_class = self._classes.get(name) if name else self._default
@@ -58,7 +62,10 @@ class PriorityClasses:
 
 
 class PodTemplate(Struct, frozen=True):
-    """Pod template, completed like the API server completes a pod. ``place``: its path in the object."""
+    """Pod template, completed as the API server completes a pod. ``place``: path of the template in the object.
+
+    ``approximate``: why real pods can differ; empty if no difference is known.
+    """
 
     labels: Mapping[str, str]
     annotations: Mapping[str, Any]
@@ -99,7 +106,10 @@ def read_template(
 
 
 def spec_for(template: PodTemplate, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the spec of a pod with these labels: the API server adds the label keys of constraints to selectors."""
+    """Return the spec of a pod with these labels.
+
+    Like the API server, add ``matchLabelKeys`` and ``mismatchLabelKeys`` to the selectors of constraints and terms.
+    """
     spec = dict(template.spec)
     constraints = spec.get("topologySpreadConstraints")
     if constraints:
@@ -127,7 +137,7 @@ def decoded(decode: Decode, pod: Mapping[str, Any], place: Place) -> Pod:
 
 
 def json_of(value: Any, place: Place) -> bytes:
-    """Encode a value in a form that equal values share. Raises ``BadField`` if it is not JSON."""
+    """Encode a value as JSON with sorted keys. Raises ``BadField`` if it cannot be encoded."""
     try:
         return msgspec.json.encode(value, order="sorted")
     except (TypeError, ValueError) as error:
@@ -209,7 +219,10 @@ def _check_containers(spec: Mapping[str, Any]) -> None:
 
 
 def _with_requests(container: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return a container whose limits are also requests, if it has no requests of these resources."""
+    """Return a container that requests its limit of each resource for which it has no request.
+
+    Raises ``BadField`` if a request is above its limit.
+    """
     resources = container.get("resources")
     if not resources:
         return dict(container)
@@ -250,7 +263,7 @@ def _amounts(resources: Mapping[str, Any], field: str, place: Place) -> dict[str
 
 
 def _quantity(amount: Any) -> Quantity | None:
-    """Return an amount; ``None`` if it cannot be read, which the decoder of pods reports where it matters."""
+    """Return an amount; ``None`` if it is malformed. The decoder of pods reports malformed amounts that it reads."""
     try:
         return parse_quantity(str(amount).encode(errors="replace"))
     except (MalformedQuantity, OverlongQuantity):
@@ -277,6 +290,7 @@ def _host_ports(ports: Any) -> Any:
 
 
 def _default_tolerations(tolerations: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the tolerations that the API server adds to a new pod."""
     for key in (_NOT_READY, _UNREACHABLE):
         if not any(
             (it.get("key") or key) == key and (it.get("effect") or _NO_EXECUTE) == _NO_EXECUTE for it in tolerations
@@ -285,7 +299,7 @@ def _default_tolerations(tolerations: Sequence[Mapping[str, Any]]) -> Iterator[d
 
 
 def _with_label_keys(constraint: Any, labels: Mapping[str, str]) -> Any:
-    """Return a constraint or a term whose selector also requires the pod's values of its label keys."""
+    """Return a constraint or term with its ``matchLabelKeys`` and ``mismatchLabelKeys`` added to its selector."""
     selector = constraint.get("labelSelector")
     added = [
         {"key": key, "operator": operator, "values": [labels[key]]}
@@ -307,7 +321,7 @@ def _keys_in(constraint: Mapping[str, Any], field: str) -> Sequence[str]:
 
 
 def _with_keys_of_terms(affinity: Any, labels: Mapping[str, str]) -> Any:
-    """Return a pod affinity or anti-affinity, with the label keys of its terms added to their selectors."""
+    """Apply ``_with_label_keys`` to each term of a pod affinity or anti-affinity."""
     added = dict(affinity)
     if affinity.get(_TERMS):
         added[_TERMS] = [_with_label_keys(it, labels) for it in affinity[_TERMS]]

@@ -1,4 +1,4 @@
-"""Reasons why pods of a what-if wait, and the remedies, in the form of an explanation."""
+"""Reasons why pods of a what-if wait, and remedies, with the JSON fields of ``explain``."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ MOST_GROUPS: Final = 8
 """Maximum number of groups of equal waiting pods for which remedies are searched."""
 
 MOST_NAMES: Final = 100
-"""Maximum number of pods that a group names."""
+"""Maximum number of pods that are listed for a group."""
 
 
 def waiting_groups(
     scratch: ScratchCluster, placements: Sequence[Placement], budget: Budget, closed: Collection[str] = ()
 ) -> Generator[None, None, list[Mapping[str, Any]]]:
-    """Return the waiting pods, equal ones together, the largest group first, as JSON objects.
+    """Return groups of equal waiting pods as JSON objects, the largest group first. Raises ``PluginError``.
 
-    Remedies are proved on the scratch cluster as it is at the end. Remedies that only help on the
-    ``closed`` nodes are left out. Raises ``PluginError``.
+    Remedies are proved on the scratch cluster as it is now. Remedies that help only on ``closed`` nodes are left out.
     """
     groups: dict[tuple[str, Inputs], list[Placement]] = {}
     for placement in placements:

@@ -1,4 +1,4 @@
-"""Models of the bodies of a rebalancing. The model of the answer only describes it in the OpenAPI document."""
+"""Models of the request and the answer of a rebalancing. The answer's models are used only for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class EvictionImproves(CamelModel):
 
     workload: str = Field(description="KIND/NAMESPACE/NAME.")
     topology_key: str
-    leaves: str = Field(description="Domain that the pod leaves; empty if none is counted.")
-    enters: str = Field(description="Domain of the new pod; empty if it is not counted.")
+    leaves: str = Field(description="Domain of the evicted pod; empty if the constraint does not count its node.")
+    enters: str = Field(description="Domain of the new pod; empty if the constraint does not count its node.")
     skew_before: int
     skew_after: int
 
 
 class PlannedEviction(CamelModel):
-    """Pod to evict. The evictions must be carried out in this order, each after the earlier new pod is ready."""
+    """Pod to evict. Evict the pods in this order, and wait until each new pod is ready before the next eviction."""
 
     namespace: str
     pod: str
@@ -46,19 +46,19 @@ class PlannedEviction(CamelModel):
     workload: str
     node_name: str
     goes_to: str = Field(description="Node of the new pod.")
-    ties: int = Field(description="Number of other nodes with the same score, of which kube-scheduler takes any.")
+    ties: int = Field(description="Number of other nodes with the same score. kube-scheduler can choose any of them.")
     improves: list[EvictionImproves]
 
 
 class LeftReason(CamelModel):
-    """Reason why pods are not evicted. ``count``: number of pods; 0 if it is not about pods."""
+    """Reason why pods are not evicted. ``count``: number of pods; 0 if the reason is not about certain pods."""
 
     count: int
     reason: str
 
 
 class LeftConstraint(CamelModel):
-    """Constraint that stays above ``maxSkew``."""
+    """Constraint whose skew stays above ``maxSkew``."""
 
     workload: str
     topology_key: str
@@ -69,13 +69,15 @@ class LeftConstraint(CamelModel):
 
 
 class RebalancePlan(WhatIfAnswer):
-    """Few evictions after which the constraints hold. Homeport carries out none of them."""
+    """Few evictions after which constraints hold again. Homeport itself evicts no pod."""
 
     kind: Literal["RebalancePlan"]
     known: bool = Field(description="False if the namespace has no pods, or no such workload has pods.")
     suggestion: str = Field(description="Text with similar names, if the workload or namespace is not known.")
-    budgets_judged: bool = Field(description="False if no profile here reads PodDisruptionBudgets.")
-    above: int = Field(description="Number of constraints above maxSkew before the evictions.")
+    budgets_judged: bool = Field(
+        description="False if the snapshot has no PodDisruptionBudgets, because no profile reads them."
+    )
+    above: int = Field(description="Number of constraints whose skew is above maxSkew before the evictions.")
     evictions: list[PlannedEviction]
     spread: list[SpreadChange] = Field(description="Before and after, for the first 100 improved workloads.")
     left: list[LeftConstraint]

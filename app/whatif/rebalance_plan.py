@@ -1,4 +1,4 @@
-"""Plan of a rebalancing as JSON objects: evictions, the spread before and after, and what stays above ``maxSkew``."""
+"""Plan of a rebalancing as a JSON object: evictions, spread before and after, constraints still above ``maxSkew``."""
 
 from __future__ import annotations
 
@@ -27,19 +27,22 @@ MOST_EVICTIONS: Final = 1000
 """Maximum number of evictions of one plan."""
 
 MOST_SPREAD: Final = 100
-"""Maximum number of workloads whose domains are listed. Each can have as many domains as there are nodes."""
+"""Maximum number of workloads whose domains are listed, because a workload can have a domain for each node."""
 
 _MOST_REASONS: Final = 5
 _FULL: Final = "at most {} evictions were allowed"
 _OVER: Final = "there was no time left"
-_NOT_JUDGED: Final = "no profile here judges PodTopologySpread: set explain: complete, or ask with --local"
+_NOT_JUDGED: Final = "no profile judges PodTopologySpread: set explain: complete, or use --local"
 _NONE: Final = "no pod can be evicted to improve it"
 
 Steps = Generator[str | None, None, Mapping[str, Any]]
 
 
 class RebalanceRequest(Struct, frozen=True):
-    """``namespace``: empty for all. ``kind`` and ``name``: of one workload; empty for all. ``most``: of evictions."""
+    """``namespace``: empty for all namespaces. ``kind`` and ``name``: of one workload; empty for all workloads.
+
+    ``most``: maximum number of evictions. ``soft``: improve ``ScheduleAnyway`` constraints too.
+    """
 
     namespace: str = ""
     kind: str = ""
@@ -51,9 +54,9 @@ class RebalanceRequest(Struct, frozen=True):
 def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budget) -> Steps:
     """Choose evictions. The steps return the fields of a ``RebalancePlan``.
 
-    Raises ``RequestMistake``, ``PluginError``, and ``VerbFailure`` if no profile judges PodTopologySpread.
+    Raises ``RequestMistake``, ``PluginError``, and ``VerbFailure`` if no profile has the plugin PodTopologySpread.
 
-    If the budget ends, the workloads that are left are not improved.
+    When ``budget`` has no processor time left, the remaining workloads are not improved.
     """
     if (request.kind or request.name) and not (request.kind and request.name and request.namespace):
         raise RequestMistake("name", "one workload needs kind, name and namespace")
@@ -97,6 +100,7 @@ def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budge
 
 
 def _matches(key: Key, request: RebalanceRequest) -> bool:
+    """Return True if the request includes the workload."""
     if not request.soft and not any(it.is_hard for it in key[3]):
         return False
     wanted = (request.namespace, request.kind, request.name)
@@ -120,7 +124,7 @@ def _unknown(cluster: Cluster, request: RebalanceRequest) -> str | None:
 
 
 def _states(limits: Mapping[Key, Limits], keys: Iterable[Key]) -> dict[str, SpreadState]:
-    """Return the counts by workload. Pods of one workload with different constraints are together."""
+    """Return the spread by workload. Constraints of different pods of one workload are put together."""
     states: dict[str, SpreadState] = {}
     for key in keys:
         name = _name(key)
@@ -162,13 +166,14 @@ def _improves(cluster: Cluster, improved: ImprovedConstraint, old: str, new: str
 
 
 def _domain(cluster: Cluster, limit: DomainLimit, node: str) -> str:
+    """Return the domain of a node; empty if the constraint does not count the node."""
     info = cluster.nodes.get(node)
     domain = info.node.labels.get(limit.key, "") if info is not None else ""
     return domain if domain in limit.pods else ""
 
 
 def _above(rebalancing: Rebalancing, limits: Mapping[Key, Limits]) -> Iterator[Mapping[str, Any]]:
-    """Yield the fields of a ``LeftConstraint`` without ``why`` for each constraint that is above ``maxSkew``."""
+    """Yield the fields of a ``LeftConstraint`` without ``why``, for each constraint that needs moves."""
     for key, of_key in limits.items():
         for limit, need in zip(of_key, rebalancing.needs(of_key), strict=True):
             if need:

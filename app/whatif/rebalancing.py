@@ -1,11 +1,13 @@
-"""Rebalancing: few evictions after which workloads hold their topology spread constraints again.
+"""Rebalancing: few evictions after which workloads satisfy their topology spread constraints again.
 
-Each eviction is tried on a scratch cluster: the pod is deleted, and a new pod is placed by a whole scheduling cycle.
-The eviction is chosen only if a constraint gets better, and none needs more moves than before. The best eviction is
-chosen first, until nothing is left to do. Nothing is ever evicted for real.
+Each eviction is tried on a scratch cluster: the pod is deleted, and a new pod is placed by a complete scheduling cycle.
+The eviction is chosen only if a constraint gets better, and none needs more moves than before. A move is a pod that
+changes its domain. The best eviction is chosen first, until no constraint needs moves or no eviction helps. No pod of
+the real cluster is evicted.
 
 A constraint gets better if it needs fewer moves. If no eviction achieves that, because kube-scheduler would not choose
-the domain that lacks pods, one that makes the domains more even is chosen. It is undone if it does not help later.
+the domain that lacks pods, an eviction that makes the domains more even is chosen. If no later eviction saves a move,
+it is undone.
 
 Budgets are respected as in a drain. A new pod counts as ready before the next pod is evicted.
 """
@@ -32,7 +34,7 @@ from app.whatif.scratch import ScratchCluster
 from app.whatif.spread import limits_of, skew_of
 
 MOST_TRIALS: Final = 200
-"""Maximum number of trials for one eviction after the first trial that helps."""
+"""Number of candidates for one eviction after which the search ends, if one of them helps."""
 
 _MOST_REASONS: Final = 3
 
@@ -57,8 +59,9 @@ class ChosenEviction(Struct, frozen=True):
 
 
 class _Trial(Struct, frozen=True):
-    """Result of an eviction. ``gain``: number of moves that the constraints of the request need less, and how much more
-    even their domains are.
+    """Result of an eviction that helps. ``limits``: of each workload that it affects, after it.
+
+    ``gain``: (moves that it saves, decrease of ``_unevenness``), both summed over the constraints to improve.
     """
 
     pod: Pod
@@ -70,8 +73,8 @@ class _Trial(Struct, frozen=True):
 def moves_needed(limit: DomainLimit) -> int:
     """Return the smallest number of pods that must change their domain so that the skew is at most ``maxSkew``.
 
-    It assumes that each pod can go to each domain. With fewer domains than ``minDomains``, it is the number of pods
-    above ``maxSkew``.
+    Each pod is assumed to fit each domain. With fewer domains than ``minDomains``, the number of pods above ``maxSkew``
+    is returned.
     """
     if skew_of(limit) <= limit.max_skew:
         return 0
@@ -86,7 +89,7 @@ def moves_needed(limit: DomainLimit) -> int:
     if limit.lacks_domains:
         return above(0)
 
-    low, high = min(counts), max(counts)  # more are lacking, and fewer above, the larger the fewest of a domain is
+    low, high = min(counts), max(counts)  # a larger minimum means more lacking pods and fewer pods above
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if lacking(middle) >= above(middle) else (middle + 1, high)
@@ -97,7 +100,8 @@ class Rebalancing:
     """Chooses evictions on a scratch cluster.
 
     ``workloads``: pods of all workloads with constraints. ``most``: maximum number of evictions. ``soft``: improve
-    ``ScheduleAnyway`` too. ``reasons``: why no eviction helps a workload, with the number of pods, from the last try.
+    ``ScheduleAnyway`` too. ``reasons``: for each workload, the reasons of its last search why evictions do not help,
+    each with its number of pods.
     """
 
     def __init__(
@@ -122,7 +126,7 @@ class Rebalancing:
         self.reasons: dict[Key, Counter[str]] = {}
 
     def limits(self, key: Key) -> Limits:
-        """Return the counts of a workload's constraints now. Raises ``PluginError``."""
+        """Return the current number of pods in each domain, for each constraint. Raises ``PluginError``."""
         if key not in self._limits:
             self._limits[key] = limits_of(self._scratch, self._samples[key])
         return self._limits[key]
@@ -137,9 +141,9 @@ class Rebalancing:
         return len(self.evictions) >= self._most
 
     def steps(self, targets: Sequence[Key]) -> Iterator[str | None]:
-        """Choose evictions for these workloads, the one that needs most moves first. Raises ``PluginError``.
+        """Choose evictions for these workloads, the workload that needs most moves first. Raises ``PluginError``.
 
-        A workload that nothing helps is tried again after evictions of others, because these can make room.
+        A workload that no eviction helps is tried again after evictions for others, because they can make room.
         """
         self._targets = frozenset(targets)
         progressed = True
@@ -159,7 +163,7 @@ class Rebalancing:
                 self._undo_after(useful)
 
     def _choose(self, key: Key) -> Generator[None, None, _Trial | None]:
-        """Return the best eviction for a workload; ``None`` if no eviction helps. Of equal ones, the first is taken."""
+        """Return the best eviction for a workload, the first of equally good ones; ``None`` if no eviction helps."""
         best: _Trial | None = None
         reasons = self.reasons[key] = Counter()
         tried: set[tuple[str, Inputs]] = set()
@@ -182,13 +186,13 @@ class Rebalancing:
         return best
 
     def _open(self, trial: _Trial) -> int:
-        """Return the most that any eviction of such a pod can gain: one for each constraint that is above."""
+        """Return the largest possible gain of the trial's pod: one move for each constraint that needs moves."""
         return sum(it > 0 for key in trial.limits if key in self._targets for it in self.needs(self.limits(key)))
 
     def _candidates(self, key: Key) -> list[Pod]:
-        """Return the pods that the constraints count in domains with many pods: first those with the largest excess.
+        """Return the pods in domains with at least two pods more than the minimum, the largest excess first.
 
-        Of equal pods, those on nodes with many pods come first, then the youngest.
+        Pods with the same excess: first those on nodes with many of these pods, then the youngest.
         """
         limits, needs = self.limits(key), self.needs(self.limits(key))
         open_limits = [limit for limit, need in zip(limits, needs, strict=True) if need]
@@ -202,7 +206,7 @@ class Rebalancing:
         return sorted(youngest, key=lambda it: (-excess[it.node_name], -on_node[it.node_name]))
 
     def _counted_pods(self, key: Key) -> Sequence[Pod]:
-        """Return the pods on nodes that a constraint of the workload counted at first."""
+        """Return the pods with a node that a constraint of the workload selects, as they were at the first call."""
         if key not in self._counted:
             pods = (it for it in self._cluster.pods_in(key[0]) if it.node_name and not it.terminating)
             sample, constraints = self._samples[key], key[3]
@@ -210,6 +214,7 @@ class Rebalancing:
         return self._counted[key]
 
     def _is_there(self, pod: Pod) -> bool:
+        """Return True if the pod still exists, and is not a pod that a trial created."""
         known = self._cluster.pod(*pod.key)
         return known is not None and known.uid == pod.uid and not pod.uid.endswith(AGAIN)
 
@@ -222,12 +227,12 @@ class Rebalancing:
         return why_never_evicted(self._homes, self._scratch.framework_for(pod), pod)
 
     def _affected(self, pod: Pod) -> list[Key]:
-        """Return the workloads with a constraint that counts the pod."""
+        """Return the workloads with a constraint that selects the pod."""
         keys = self._by_namespace.get(pod.namespace, ())
         return [key for key in keys if any(_selects(it, self._samples[key], pod) for it in key[3])]
 
     def _tried(self, pod: Pod) -> _Trial | str:
-        """Try an eviction and undo it. Return why it does not help, if so. Raises ``PluginError``."""
+        """Try an eviction and undo it. Return a text if it does not help: why. Raises ``PluginError``."""
         affected = self._affected(pod)
         before = {key: self.needs(self.limits(key)) for key in affected}
         new, placement = self._replace(pod)
@@ -271,7 +276,7 @@ class Rebalancing:
         self._limits.update(trial.limits)
 
     def _undo_after(self, number: int) -> None:
-        """Undo all evictions after the first ones."""
+        """Undo all evictions after the first ``number``."""
         for eviction in reversed(self.evictions[number:]):
             self._undo(eviction.pod, eviction.placement.pod)
             for key in self._affected(eviction.pod):
@@ -279,6 +284,7 @@ class Rebalancing:
         del self.evictions[number:]
 
     def _improved(self, trial: _Trial) -> Iterable[ImprovedConstraint]:
+        """Yield the constraints to improve whose domains become more even."""
         for key, limits in trial.limits.items():
             for number, (before, after) in enumerate(zip(self.limits(key), limits, strict=True)):
                 is_open = any(self.needs([before]))
@@ -287,7 +293,7 @@ class Rebalancing:
 
 
 def _selects(constraint: TopologySpreadConstraint, sample: Pod, pod: Pod) -> bool:
-    """Return whether a constraint of ``sample`` counts the pod."""
+    """Return True if a constraint of ``sample`` selects the pod."""
     if constraint.selector is None:
         return False
     pairs = [(key, sample.labels[key]) for key in constraint.match_label_keys if key in sample.labels]
@@ -295,12 +301,12 @@ def _selects(constraint: TopologySpreadConstraint, sample: Pod, pod: Pod) -> boo
 
 
 def _unevenness(limit: DomainLimit) -> int:
-    """Return a number that falls if a pod goes to a domain with at least two pods less."""
+    """Return the sum of the squared pod counts. It falls if a pod moves to a domain with at least two pods fewer."""
     return sum(it * it for it in limit.pods.values())
 
 
 def _why(placement: Placement) -> str:
-    """Return the most frequent reasons why a pod waits."""
+    """Return why a pod waits, as text: the first reasons, which reject the most nodes."""
     if not placement.gate.is_success:
         return f"{placement.gate.plugin}: {placement.gate.message}"
     reasons = (f"{status.plugin}: {status.message}" for status, _ in placement.rejections)

@@ -1,7 +1,7 @@
 """Runs what-ifs, one at a time: in a child process of the service, or in the process of a command.
 
-The child is a fork: it has the snapshot at once, and its long steps cannot delay a decision. It keeps no socket of the
-service, runs at the lowest priority, and ends after ``CHILD_SECONDS`` of processor time.
+The child is a fork, so it has the snapshot at once, and its long steps cannot delay a scheduling decision. It closes
+the sockets of the service, runs at the lowest priority, and ends after ``CHILD_SECONDS`` of processor time.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from app.whatif.room import lacking_memory
 from app.whatif.scratch import ScratchCluster, scratch_of
 
 ANSWER_SECONDS: Final = 60.0
-"""Maximum seconds until the answer."""
+"""Maximum duration of a what-if in a child process, in seconds."""
 
 CHILD_SECONDS: Final = 20
-"""Processor time in seconds after which the kernel ends a child whose steps do not look at their budget."""
+"""Processor time in seconds after which the kernel ends a child whose steps do not check their budget."""
 
-_NO_MEMORY: Final = "a what-if needs {} MiB more memory than the container has: raise its limit, or ask with --local"
+_NO_MEMORY: Final = "a what-if needs {} MiB more memory than the container has: raise its limit, or use --local"
 _CHUNK: Final = 1 << 16
 _NICENESS: Final = 19
 _LAST_DESCRIPTOR: Final = 1 << 20
@@ -69,7 +69,10 @@ class WhatIf:
         self._seconds = seconds
 
     async def answer(self, compute: Compute) -> bytes:
-        """Return the answer of ``compute`` as JSON, with what is known of the snapshot. Raises like ``Runner.run``."""
+        """Return the answer of ``compute`` and the state of the snapshot, as JSON. Raises like ``Runner.run``.
+
+        Raises ``VerbFailure`` if the snapshot is not complete yet.
+        """
         stale = self._snapshot.problem()
         if stale and not self._snapshot.is_listed():
             raise VerbFailure("not_ready", stale)
@@ -85,7 +88,7 @@ class WhatIf:
         return {**answer, **known}
 
     def _not_judged(self, scratch: ScratchCluster) -> list[Mapping[str, str]]:
-        """Return the default plugins that could not be used in a profile that was used, each with the reason."""
+        """Return the default plugins that were left out, and why. Only profiles that the what-if used are checked."""
         reasons: dict[str, str] = {}
         for name in scratch.used:
             reasons |= self._snapshot.not_usable(name)
@@ -93,14 +96,17 @@ class WhatIf:
 
 
 def what_ifs(snapshot: ExplainSnapshot, progress: Callable[[str], None] | None) -> WhatIf:
-    """Return the what-ifs on a snapshot: in this process and without a limit of time if there is a ``progress``."""
+    """Return the what-ifs on a snapshot.
+
+    With ``progress``, they run in this process and without a time limit. ``None``: in a child process, with a limit.
+    """
     if progress is None:
         return WhatIf(snapshot, ForkedRunner(), SECONDS)
     return WhatIf(snapshot, InlineRunner(progress), None)
 
 
 class InlineRunner:
-    """Runs a what-if in this process. ``progress``: is called with texts on the progress."""
+    """Runs a what-if in this process. ``progress``: called with each text on the progress."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
         self._progress = progress
@@ -126,7 +132,7 @@ class InlineRunner:
 
 
 class ForkedRunner:
-    """Runs a what-if in a child process."""
+    """Runs a what-if in a child process, at most ``ANSWER_SECONDS``. Texts on the progress are dropped."""
 
     async def run(self, steps: Callable[[], Steps]) -> bytes:
         if lacking := lacking_memory():
@@ -154,7 +160,7 @@ class ForkedRunner:
 
 
 class _Failure(Struct):
-    """Failure of a child. ``field``: path in the request, if that has a mistake."""
+    """Failure of a child. ``field``: path of the mistake in the request; ``None`` if the request has none."""
 
     outcome: Outcome
     message: str
@@ -168,7 +174,7 @@ _FAILED: Final = b"!"
 
 
 def _run_child(steps: Callable[[], Steps], sender: int) -> NoReturn:
-    """Compute the answer, write it to ``sender`` and end the process. Nothing of the event loop is used."""
+    """Compute the answer, write it to ``sender`` and end the process. The event loop of the parent is not used."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -198,6 +204,7 @@ def _computed(steps: Steps) -> bytes:
 
 
 def _as_failure(failure: Exception) -> _Failure:
+    """Return a failure in the form that a child can send to its parent."""
     match failure:
         case VerbFailure():
             return _Failure(failure.outcome, failure.message)
@@ -230,7 +237,7 @@ async def _read_all(receiver: int) -> bytes:
 
 
 def _opened(body: bytes) -> bytes:
-    """Return the answer of a child. Raises what made it fail."""
+    """Return the answer of a child. Raises the failure of the child."""
     if not body:
         raise VerbFailure("out_of_time", "the computation used too much processor time or memory, and was ended")
     if body.startswith(_FAILED):
@@ -239,6 +246,7 @@ def _opened(body: bytes) -> bytes:
 
 
 def _raised(failure: _Failure) -> Exception:
+    """Return the exception to raise for a failure."""
     if failure.field is not None:
         return invalid("body", failure.field, failure.message)
     return VerbFailure(failure.outcome, failure.message)

@@ -1,4 +1,7 @@
-"""Scales workloads of a snapshot. New pods are copies of an existing pod; the controller's order of removal applies."""
+"""Scales workloads of a snapshot.
+
+New pods are copies of an existing pod. Pods are removed in the order in which their controller removes them.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,11 @@ from app.whatif.simulated import ScaledWorkload, SimulatedPod, generated_name, u
 
 _STATEFUL_SET: Final = "StatefulSet"
 _BY_BIND: Final = (f"{ANNOTATION_DOMAIN}home", f"{ANNOTATION_DOMAIN}unclear-bind")
-"""Beginnings of the annotations that Homeport writes at bind, which a new pod does not have."""
+"""Prefixes of the annotations that Homeport writes at bind. A new pod does not have them."""
 
 _ORDERED: Final = (_STATEFUL_SET, "Deployment", "ReplicaSet", "ReplicationController")
+"""Kinds of controllers whose order of removal ``removal_order`` reproduces."""
+
 _POD_NAME: Final = "statefulset.kubernetes.io/pod-name"
 _POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 _COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -54,7 +59,7 @@ class WorkloadPods:
 
 
 class Rescaling:
-    """New number of replicas of a workload that has active pods. ``now``: creation time of the first added pod."""
+    """Scaling of a workload that has active pods. ``now``: creation time of the first added pod."""
 
     def __init__(
         self, cluster: Cluster, pods: Sequence[Pod], kind: str, name: str, replicas: int, now: datetime
@@ -70,14 +75,14 @@ class Rescaling:
 
     @property
     def added(self) -> int:
-        """Maximum number of pods that are added."""
+        """Maximum number of added pods. A StatefulSet adds fewer if inactive pods, such as Terminating ones, exist."""
         if self._kind != _STATEFUL_SET:
             return max(0, self._replicas - len(self._pods))
         wanted = self._wanted_ordinals()
         return len(wanted) - len({it for it in map(ordinal_of, self._pods) if it in wanted})
 
     def add_to(self, scaled: ScaledWorkload) -> None:
-        """Add the pods that come and those that go to ``scaled``."""
+        """Add the new pods, their objects and the removed pods to ``scaled``."""
         for pod, objects in self._ordinals() if self._kind == _STATEFUL_SET else self._copies():
             scaled.added.append(SimulatedPod(pod, self._title, self._doubt()))
             scaled.objects += objects
@@ -87,6 +92,7 @@ class Rescaling:
             scaled.approximate = scaled.approximate or self._doubt_of_order()
 
     def _removed(self) -> Sequence[Pod]:
+        """Return the pods that are removed, in the order of their removal."""
         order = removal_order(self._kind, self._pods, self._now)
         if self._kind == _STATEFUL_SET:
             wanted = self._wanted_ordinals()
@@ -94,23 +100,25 @@ class Rescaling:
         return order[: max(0, len(self._pods) - self._replicas)]
 
     def _doubt_of_order(self) -> str:
+        """Return why the controller could remove other pods; empty if no reason is known."""
         if self._kind not in _ORDERED:
             return f"a {self._kind} removes pods in an order that also depends on their state"
         owners = {pod.owner.uid for pod in self._pods if pod.owner is not None}
         return _OTHER_REVISIONS if len(owners) > 1 else ""
 
     def _doubt(self) -> str:
+        """Return why a real new pod can differ from the copy; empty if no reason is known."""
         claims = self._source.spec.parts.claims
         has_templates = claims is not None and any(it.template is not None for it in claims.claims)
         return _GENERATED_CLAIMS if has_templates else ""
 
     def _wanted_ordinals(self) -> range:
-        """Return the ordinals of the new number of replicas. The first ordinal is the lowest of an existing pod."""
+        """Return the ordinals that the StatefulSet has after scaling, from the lowest ordinal of an active pod."""
         start = max(0, min(map(ordinal_of, self._pods)))
         return range(start, start + self._replicas)
 
     def _ordinals(self) -> Iterator[tuple[Pod, list[tuple[Kind[Any], Any]]]]:
-        """Yield the pods of the ordinals that do not exist, each with its new claims. A pod that ends still exists."""
+        """Yield the missing pods of a StatefulSet, each with its new claims. A Terminating pod is not missing."""
         names = ((it, f"{self._name}-{it}") for it in self._wanted_ordinals())
         missing = (it for it in names if self._cluster.pod(self._source.namespace, it[1]) is None)
         for number, (ordinal, name) in enumerate(missing):
@@ -119,6 +127,7 @@ class Rescaling:
             yield self._with_ephemeral(self._copy(name, number, labels, spec), claims)
 
     def _copies(self) -> Iterator[tuple[Pod, list[tuple[Kind[Any], Any]]]]:
+        """Yield copies of the existing pod with new names, each with its new claims."""
         spec = self._without_node(self._source.spec.parts.volumes)
         base = f"{self._source.owner.name if self._source.owner else self._name}-"
         index = max((_index_of(it) for it in self._pods), default=-1)
@@ -140,7 +149,7 @@ class Rescaling:
         return pod, [*objects, *((PERSISTENT_VOLUME_CLAIMS, it) for it in claims)]
 
     def _copy(self, name: str, number: int, labels: Mapping[str, str], spec: PodSpec) -> Pod:
-        """Return a new pod like the copied one. Of ``labels``, it gets those that the copied pod has."""
+        """Return a copy of the existing pod. ``labels``: new values of labels, used only if the pod has the label."""
         source = self._source
         changed = {key: value for key, value in labels.items() if key in source.labels}
         return replace(
@@ -168,7 +177,7 @@ class Rescaling:
         return replace(known, cost=cost, started=None, preempted=False, ready=False, pending=True)
 
     def _without_node(self, volumes: tuple[PodVolume, ...] | None) -> PodSpec:
-        """Return the spec of the copied pod with these volumes. A pod with a node has no pending volumes."""
+        """Return the spec of the copied pod with these volumes, as that of a pod without a node."""
         spec = self._source.spec
         if volumes is None:
             return spec

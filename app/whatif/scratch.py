@@ -1,7 +1,7 @@
 """Scratch cluster: a copy of the snapshot that a what-if can change, with plugins that see only the copy.
 
-Nothing that happens on the copy reaches the cluster, the snapshot of the decisions or the plugins that decide. So a
-what-if can place pods one after the other, remove nodes and delete pods as if they were real events.
+Changes of the copy reach neither the real cluster nor the snapshot and plugins that decide for kube-scheduler. So a
+what-if can place pods one after the other, remove nodes and delete pods as if these were real events.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ScratchCluster:
     ) -> None:
         """``any_name``: scheduler name of the profile for pods that no profile serves.
 
-        ``explaining``: plugins by scheduler name, whose memory of homes is used.
+        ``explaining``: frameworks of explain by scheduler name. Their memory of homes is shared with the copy.
         """
         self.cluster = Cluster(source.core)
         self._source = source
@@ -47,8 +47,8 @@ class ScratchCluster:
     def copying(self, in_flight: Sequence[Pod] = ()) -> Iterator[None]:
         """Copy all nodes, pods and objects, in short steps.
 
-        ``in_flight``: pods that are on a node only in the snapshot of the decisions, each with that node.
-        The source can change between two steps. The copy then has some objects from before a change.
+        ``in_flight``: pods that have a node only in the snapshot of the scheduling decisions, each with that node.
+        The source can change between two steps. The copy then mixes objects from before and after the change.
         """
         for kind in self._source.others.kinds():
             for obj in self._source.every(kind):
@@ -68,7 +68,7 @@ class ScratchCluster:
 
     @property
     def used(self) -> Collection[str]:
-        """Scheduler names of the profiles that placed a pod."""
+        """Scheduler names of the profiles whose framework was created."""
         return self._frameworks.keys()
 
     def frameworks(self) -> Sequence[Framework]:
@@ -79,7 +79,7 @@ class ScratchCluster:
         return [self._framework(name) for name in self._profiles]
 
     def reads(self, kind: Kind[Any]) -> bool:
-        """Return whether a profile reads the kind. The objects of other kinds are not in the snapshot."""
+        """Return True if a profile reads the kind. The snapshot has no objects of other kinds."""
         return any(kind in it.kinds() for it in self._profiles.values())
 
     def framework_for(self, pod: Pod) -> Framework:
@@ -106,7 +106,7 @@ class ScratchCluster:
 
 
 def scratch_of(snapshot: ExplainSnapshot) -> ScratchCluster:
-    """Return an empty scratch cluster for the snapshot of explain, with all plugins that explain judges."""
+    """Return an empty scratch cluster for the snapshot of explain, with all plugins that explain uses."""
     profiles = snapshot.resolved
     any_name = "*" if "*" in profiles else next(iter(profiles))
     return ScratchCluster(snapshot.cluster, profiles, any_name, snapshot.frameworks)

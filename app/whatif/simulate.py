@@ -22,11 +22,14 @@ from app.whatif.spread import spread_of
 from app.whatif.templates import MOST_PODS, pods_of, scaled
 
 FULL: Final = 0.9
-"""A node is listed as full if the pods on it request at least this part of a resource."""
+"""A node is listed as full if its pods request at least this part of a resource."""
 
 _STEP: Final = 50
+"""Number of placed pods from one text on the progress to the next."""
+
 _WAITS: Final = "exists and waits now"
 _SHARED: Final = "as if no other new pod took its volumes or devices"
+"""Remarks on a pod: it exists already, or its placement ignores that new pods can need the same volumes or devices."""
 
 
 class Scale(Struct, frozen=True):
@@ -39,11 +42,12 @@ class Scale(Struct, frozen=True):
 
 
 class SimulationRequest(Struct, frozen=True):
-    """``objects``: Kubernetes objects as in manifests. ``namespace``: for objects without one.
+    """``objects``: Kubernetes objects as in manifests. ``namespace``: of objects that name none.
 
-    An object that ``scale`` names is not created: its template is used if the workload has no pods.
+    ``scale``: workloads to scale. An object that ``scale`` names is not created. Its template is used if the workload
+    has no pods.
 
-    ``preempts``: evict the victims of preemption too.
+    ``preempts``: evict the victims of preemption in the simulation.
     """
 
     objects: Sequence[Mapping[str, Any]]
@@ -92,7 +96,7 @@ def simulated(
 
 
 def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> ManifestPods:
-    """Return the pods that are added and removed. Raises ``RequestMistake``."""
+    """Return the pods that the request adds and removes. Raises ``RequestMistake``."""
     scaled_titles = {_title(it.kind, it.namespace, it.name) for it in request.scale}
     titles = [_title_of(obj, request.namespace) for obj in request.objects]
     created = [number for number, title in enumerate(titles) if title not in scaled_titles]
@@ -137,7 +141,7 @@ def _already_waiting(
 
 
 def _title_of(obj: Mapping[str, Any], namespace: str) -> str:
-    """Return the title of an object as a request names it; the object can have any shape."""
+    """Return KIND/NAMESPACE/NAME of an object of a request, which is not validated yet."""
     metadata = obj.get("metadata")
     named = metadata if isinstance(metadata, dict) else {}
     return _title(str(obj.get("kind")), str(named.get("namespace") or namespace), str(named.get("name")))
@@ -163,7 +167,7 @@ def _one_of_each(added: Iterable[SimulatedPod], removed: Iterable[Pod]) -> dict[
 
 
 def _pod(placement: Placement, simulated_pod: SimulatedPod | None) -> Mapping[str, Any]:
-    """Return a ``SimulatedPlacement``. A pod that is not of the request comes back after preemption."""
+    """Return a ``SimulatedPlacement``. ``simulated_pod``: ``None`` for a pod that is created again after preemption."""
     return {
         "namespace": placement.pod.namespace,
         "pod": placement.pod.name,
@@ -179,12 +183,12 @@ def _pod(placement: Placement, simulated_pod: SimulatedPod | None) -> Mapping[st
 
 
 def _origin(simulated_pod: SimulatedPod | None) -> str:
-    """Return why a pod is approximate because of where it comes from; empty if it is not."""
+    """Return why the real pod can differ, because of its origin; empty if no difference is known."""
     return "evicted before, created again" if simulated_pod is None else simulated_pod.approximate
 
 
 def _takes_scarce(pod: Pod) -> bool:
-    """Return True if the pod needs volumes or devices that another pod could take."""
+    """Return True if the pod needs unbound volumes or devices, which another new pod could take."""
     parts = pod.spec.parts
     return bool(parts.pending_volumes) or bool(parts.claims is not None and parts.claims.claims)
 

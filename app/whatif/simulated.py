@@ -1,4 +1,4 @@
-"""Results of what-if templates: pods that do not exist, the pods that would go, and errors in manifests."""
+"""Pods that a simulation adds and removes, their names and UIDs, and errors in the objects of a request."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from app.kube.core_v1 import Pod
 from app.kube.kinds import Kind
 
 _LONGEST: Final = 1024
+"""Maximum characters of untrusted text in a message."""
+
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Characters of generated names in Kubernetes."""
 
@@ -24,14 +26,17 @@ _LONGEST_BASE: Final = 58
 """Maximum characters of a generated name before its suffix."""
 
 _HASH: Final = 10
+"""Length of a template hash in characters."""
+
 _NAMESPACE: Final = uuid.UUID("3f6c0f57-5d0b-4f6c-9d7c-6e0f7f1c2a11")
+"""Namespace of the version 5 UUIDs of simulated objects."""
 
 
 class TemplateError(ValueError):
-    """Raised if an object cannot be turned into pods.
+    """Raised if pods cannot be built from an object.
 
-    ``index``: number of the object in the request; -1 if the error is about no object. ``field``: path of the wrong
-    field in this object, for example ``spec.template.spec.containers``.
+    ``index``: position of the object in the request, from 0; -1 if the error is not about an object. ``field``: path of
+    the wrong field in this object, for example ``spec.template.spec.containers``.
     """
 
     def __init__(self, index: int, field: str, message: str) -> None:
@@ -56,9 +61,9 @@ class SimulatedPod(Struct, frozen=True):
 class ScaledWorkload(Struct):
     """Pods that a new number of replicas adds and removes.
 
-    ``removed``: existing pods in the order in which they go. ``objects``: objects that controllers create for the added
-    pods, for example claims; they must be in the snapshot before the pods. ``approximate``: why the order of
-    ``removed`` can differ from that of the real controller.
+    ``removed``: existing pods in the order in which they are removed. ``objects``: objects that controllers create for
+    the added pods, for example claims. They must be in the snapshot before the pods. ``approximate``: why the real
+    controller could remove other pods; empty if no reason is known.
     """
 
     added: list[SimulatedPod]
@@ -70,8 +75,8 @@ class ScaledWorkload(Struct):
 class ManifestPods(ScaledWorkload):
     """Pods that the manifests of a request add and remove.
 
-    ``ignored``: objects that make no pods, as ``Service/shop/web``. ``notes``: sentences about objects that exist in
-    the cluster already, and about those that start no pods.
+    ``ignored``: objects that have no effect in a simulation, such as ``ConfigMap/shop/web``. ``notes``: sentences about
+    objects that exist in the cluster already, and about objects that start no pods.
     """
 
     ignored: list[str] = []
@@ -79,7 +84,7 @@ class ManifestPods(ScaledWorkload):
 
 
 def generated_name(base: str, number: int) -> str:
-    """Return a name like those that the API server generates. The names of different numbers differ."""
+    """Return a name as the API server generates it from ``generateName``. Different numbers give different suffixes."""
     value = (_seed(base) + number * _STRIDE) % _NAMES
     suffix = ""
     for _ in range(_SUFFIX):
@@ -89,13 +94,13 @@ def generated_name(base: str, number: int) -> str:
 
 
 def template_hash(template: bytes) -> str:
-    """Return a text with the form of the label ``pod-template-hash``. Equal templates have equal texts."""
+    """Return a value for the label ``pod-template-hash``. Equal templates have equal values."""
     digest = hashlib.blake2b(template, digest_size=_HASH).digest()
     return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest)
 
 
 def uid_of(kind: str, namespace: str, name: str) -> str:
-    """Return a UID that only this object has. Objects of the cluster have other UIDs."""
+    """Return the UID of a simulated object, which is always the same. No object of the cluster has this UID."""
     return str(uuid.uuid5(_NAMESPACE, f"{kind}/{namespace}/{name}"))
 
 

@@ -16,18 +16,18 @@ from app.kube.core_v1 import Pod
 from app.whatif.scratch import ScratchCluster
 
 _OWN_TERMS: Final = ("maxSkew ", "minDomains ")
-"""Beginnings of the terms that come from the constraint itself."""
+"""Prefixes of the terms of ``DomainLimit`` that come from the constraint. Other terms come from the profile."""
 
 
 class SpreadState(Struct, frozen=True):
-    """Counts of each constraint of a workload at one moment. ``workload``: kind, namespace and name with slashes."""
+    """Pods per domain of each constraint of a workload, at one moment. ``workload``: KIND/NAMESPACE/NAME."""
 
     workload: str
     limits: Sequence[DomainLimit]
 
 
 def spread_of(scratch: ScratchCluster, pods: Mapping[str, Pod]) -> dict[str, SpreadState]:
-    """Return the counts as PodTopologySpread sees them. ``pods``: one pod of each workload, by workload.
+    """Return the spread of workloads as PodTopologySpread counts it. ``pods``: one pod of each workload, by workload.
 
     Raises ``PluginError``.
     """
@@ -35,7 +35,10 @@ def spread_of(scratch: ScratchCluster, pods: Mapping[str, Pod]) -> dict[str, Spr
 
 
 def limits_of(scratch: ScratchCluster, pod: Pod) -> Sequence[DomainLimit]:
-    """Return the counts of each constraint of a pod, as PodTopologySpread sees them. Raises ``PluginError``."""
+    """Return the pods per domain of each constraint, as PodTopologySpread counts them. Raises ``PluginError``.
+
+    Empty if the pod has no constraints, or if its profile does not have the plugin.
+    """
     framework = scratch.framework_for(pod)
     if SPREAD not in framework.plugins or not pod.spec.spread:
         return ()
@@ -64,5 +67,5 @@ def changes(before: Mapping[str, SpreadState], after: Mapping[str, SpreadState])
 
 
 def skew_of(limit: DomainLimit) -> int:
-    """Return the most pods of a domain minus the minimum."""
+    """Return the largest number of pods in a domain, minus the minimum of the constraint."""
     return max(limit.pods.values(), default=0) - limit.minimum

@@ -1,4 +1,4 @@
-"""Turns the objects of a request into pods: those that manifests add, and those that a new number of replicas adds.
+"""Builds the pods of a request: those of its manifests, and those that a new number of replicas adds or removes.
 
 All input is untrusted: depth, number of objects and number of pods are limited before anything is built.
 """
@@ -35,6 +35,8 @@ _MOST_LISTS: Final = 3
 """Maximum depth of Lists in Lists."""
 
 _MOST_DEPTH: Final = 64
+"""Maximum number of nested mappings and lists in an object."""
+
 _DAEMON_SET: Final = "DaemonSet"
 _NOT_SCALED: Final = (_DAEMON_SET, "Pod", "CronJob")
 _NO_POD: Final = "from the manifest, because the workload has no pod"
@@ -51,9 +53,9 @@ def pods_of(
 ) -> ManifestPods:
     """Return the pods of manifests. Raises ``TemplateError``.
 
-    ``namespace``: that of objects without one. ``most``: maximum number of added pods. ``now``: creation time of the
-    first pod; by default the present. If a workload of the manifest has pods in the cluster, only the difference to its
-    replicas is added or removed.
+    ``namespace``: of objects that name none. ``most``: maximum number of added pods. ``now``: creation time of the
+    first pod; by default the present. If a workload has pods in the cluster, only the difference to the replicas of its
+    manifest is added or removed.
     """
     changes = ManifestPods([], [], [])
     moment = now or datetime.now(UTC)
@@ -141,7 +143,10 @@ def _add_first_pods(
 
 
 def _flattened(objects: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Place, Mapping[str, Any]]]:
-    """Yield the objects, and the items of Lists, each with the number and path in the request."""
+    """Yield the objects, and the items of Lists instead of the Lists. Raises ``TemplateError``.
+
+    Each has the position in the request, and its path in the object there, which is empty unless it is an item.
+    """
     stack: list[tuple[int, Place, Any]] = []
     stack += [(number, (), it) for number, it in enumerate(objects)][::-1]
     yielded = 0
@@ -171,6 +176,7 @@ def _flattened(objects: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Plac
 
 
 def _is_deep(obj: Any) -> bool:
+    """Return True if an object has more than ``_MOST_DEPTH`` nested mappings and lists."""
     level = [obj]
     for _ in range(_MOST_DEPTH):
         parts = (it.values() if isinstance(it, dict) else it for it in level)
@@ -183,9 +189,9 @@ def _is_deep(obj: Any) -> bool:
 def _manifests(
     every: Sequence[tuple[int, Place, Mapping[str, Any]]], namespace: str, cluster: Cluster, changes: ManifestPods
 ) -> Iterator[WorkloadManifest]:
-    """Yield the objects that make pods. Raises ``TemplateError``.
+    """Yield the objects that create pods, such as Deployments. Raises ``TemplateError``.
 
-    Add objects that filters read to ``changes.objects``, and all others to ``changes.ignored``.
+    Add other objects to ``changes.objects`` if filters read them, else to ``changes.ignored``.
     """
     names: set[str] = set()
     for index, place, obj in every:
@@ -207,7 +213,7 @@ def _manifests(
 
 
 def _manifest(index: int, place: Place, obj: Mapping[str, Any], namespace: str) -> WorkloadManifest | None:
-    """Return the object as one that makes pods; ``None`` if it makes none. Raises ``BadField``."""
+    """Return the manifest of an object that creates pods; ``None`` if it creates none. Raises ``BadField``."""
     version, kind = text_at(obj, ("apiVersion",)), str(obj["kind"])
     if (version, kind) not in TEMPLATES:
         if kind == _DAEMON_SET:
@@ -235,7 +241,7 @@ def _key(obj: Mapping[str, Any], namespace: str) -> tuple[str, str]:
 
 
 def _has_containers(obj: Mapping[str, Any]) -> bool:
-    """Return true if a part of the object's spec is a pod spec."""
+    """Return True if a part of the object's spec looks like a pod spec: it has a list ``containers``."""
     level: list[Any] = [obj.get("spec")]
     while level:
         if any(isinstance(it, dict) and isinstance(it.get("containers"), list) for it in level):
@@ -248,6 +254,7 @@ def _has_containers(obj: Mapping[str, Any]) -> bool:
 def _priority_classes(
     every: Sequence[tuple[int, Place, Mapping[str, Any]]], cluster: Cluster
 ) -> dict[str, PriorityClass]:
+    """Return the PriorityClasses by name. Those of the request take precedence over the cluster's."""
     classes = {it.name: it for it in cluster.every(PRIORITY_CLASSES)}
     for index, place, obj in every:
         if (obj.get("apiVersion"), obj["kind"]) == (PRIORITY_CLASSES.api_version, PRIORITY_CLASSES.kind):
@@ -262,7 +269,7 @@ def _priority_classes(
 def _rescaling(
     manifest: WorkloadManifest, existing: WorkloadPods, cluster: Cluster, now: datetime, changes: ManifestPods
 ) -> Rescaling | None:
-    """Return the change of a workload that has pods in the cluster; ``None`` if its pods are all new."""
+    """Return the scaling of a workload that has pods in the cluster; ``None`` if it has none."""
     pods = existing.of(manifest.namespace, manifest.kind, manifest.name)
     if manifest.kind == "Pod" and (pod := cluster.pod(manifest.namespace, manifest.name)) is not None:
         pods = (pod,)

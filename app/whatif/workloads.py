@@ -1,4 +1,4 @@
-"""Turns the manifest of a workload into pods, with what its controller and the API server add to them."""
+"""Builds the pods of a workload's manifest, with the fields that its controller and the API server add."""
 
 from __future__ import annotations
 
@@ -49,13 +49,15 @@ TEMPLATES: Final[Mapping[tuple[str, str], Place]] = {
 """Path of the pod template by apiVersion and kind. For a VirtualMachine, it is the template of its instance."""
 
 _HALTED: Final = ("Halted", "Manual")
+"""Run strategies of a VirtualMachine that start no instance."""
 
 
 class WorkloadManifest(Struct, frozen=True):
-    """Object of a request that makes pods.
+    """Object of a request that creates pods.
 
-    ``index``: number of the object in the request. ``place``: path of ``document`` in that object, not empty for an
-    item of a List. ``replicas``: number of pods. ``idle``: why the object starts no pods, as a phrase; else empty.
+    ``index``: position of the object in the request, from 0. ``place``: path of ``document`` in that object; empty
+    unless it is an item of a List. ``replicas``: number of pods. ``idle``: why the object is stopped, as a phrase; else
+    empty.
     """
 
     index: int
@@ -78,7 +80,7 @@ class WorkloadManifest(Struct, frozen=True):
 
 
 def replicas_of(document: Mapping[str, Any], kind: str) -> tuple[int, str]:
-    """Return the number of pods that an object starts, and why it starts none. Raises ``BadField``."""
+    """Return the number of pods that an object starts, and why it is stopped, else empty. Raises ``BadField``."""
     if kind in ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"):
         return number_at(document, ("spec", "replicas"), 1), ""
     if kind in ("Job", "CronJob"):
@@ -118,6 +120,7 @@ class WorkloadBuilder:
         self.template = self._read_template(priorities)
 
     def _read_template(self, priorities: PriorityClasses) -> PodTemplate:
+        """Return the checked and completed pod template. Raises ``BadField``."""
         manifest, place = self._manifest, self._manifest.template
         parts = {it: mapping_at(self._document, (*place, it)) for it in ("metadata", "spec")}
         if not parts["spec"]:
@@ -250,6 +253,7 @@ class WorkloadBuilder:
         owner: Mapping[str, Any] | None,
         claims: list[Any] | None = None,
     ) -> Pod:
+        """Return a pod of the template. ``number``: seconds after the first pod. Raises ``BadField``."""
         place = self.template.place
         if not is_subdomain(name):
             raise BadField(("metadata", "name"), f"makes the name {name} of a pod, which Kubernetes rejects")
@@ -302,14 +306,14 @@ class WorkloadBuilder:
     def _add_controller(
         self, kind: Kind[Any], name: str, selector: Mapping[str, Any], owner: Mapping[str, Any] | None
     ) -> None:
-        """Add the controller, whose selector default constraints read."""
+        """Add the controller to ``objects``. Default topology spread constraints use its selector."""
         metadata = {"name": name, "namespace": self._manifest.namespace, "uid": self._uid_of(kind.kind, name)}
         owners = {} if owner is None else {"ownerReferences": [owner]}
         obj = {"metadata": {**metadata, **owners, "resourceVersion": "1"}, "spec": {"selector": selector}}
         self._add(kind, obj, ())
 
     def _add(self, kind: Kind[Any], obj: Mapping[str, Any], place: Place) -> None:
-        """Add an object. ``place``: path of its fields in the manifest."""
+        """Decode an object and add it to ``objects``. ``place``: path of its fields in the manifest."""
         try:
             self.objects.append((kind, self._cluster.decoder(kind)(json_of(obj, place))))
         except msgspec.DecodeError as error:

@@ -170,9 +170,9 @@ async def test_contradictions_are_told_in_words(api: Api) -> None:
         ("orphan=true", "orphan: the path has no such parameter"),
         ("machine=asleep", "'at_home', 'elsewhere', 'waiting' or 'idle'"),
         (f"node={'x' * 254}", "at most 253 characters"),
-        ("continue=%ff", "not what an earlier page gave"),
-        ("continue=WyJhIl0=", "not what an earlier page gave"),
-        ("continue=%F0%9F%8F%A0", "not what an earlier page gave"),
+        ("continue=%ff", "not a token of an earlier page"),
+        ("continue=WyJhIl0=", "not a token of an earlier page"),
+        ("continue=%F0%9F%8F%A0", "not a token of an earlier page"),
         (f"continue={'A' * 5000}", "at most 4096 characters"),
     ],
 )

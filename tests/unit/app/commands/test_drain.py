@@ -80,7 +80,7 @@ def test_homes_without_a_pod_there() -> None:
     homes = [{**home("n1"), "then": "waits for n1"}]
 
     assert """\
-homes here without a pod here:
+homes on n1 whose pod does not run there:
 NAMESPACE  OWNER                POLICY  THEN
 machines   VirtualMachine/db01  hard    waits for n1
 and 7 more homes""" in rendered(plan(node(homes=homes, moreHomes=7)), "table")
@@ -100,7 +100,7 @@ def test_what_was_not_checked_is_said() -> None:
     not_judged = [{"plugin": "NodeResourcesFit", "why": "explain: profile"}]
 
     assert [
-        "disruption budgets were not checked: no profile here reads them",
+        "disruption budgets were not checked, because no profile reads them",
         "",
         "not judged: NodeResourcesFit",
     ] == rendered(plan(node(), budgetsJudged=False, notJudged=not_judged), "table").splitlines()[-3:]

@@ -80,7 +80,7 @@ def test_the_text_says_what_each_eviction_improves() -> None:
         "# shop/web-1: n1 -> n2 or one of 2 others with the same score",
         "#   Deployment/shop/web, zone: a -> b, skew 3 -> 1",
         call_of(eviction()),
-        "# disruption budgets were not checked: no profile here reads them",
+        "# disruption budgets were not checked, because no profile reads them",
     ] == text.splitlines()
 
 

@@ -300,5 +300,5 @@ def test_a_plan_without_topology_spread_is_refused(monkeypatch: pytest.MonkeyPat
     """Nothing was judged, so the answer must not be that nothing is to do."""
     monkeypatch.setattr("app.whatif.rebalance_plan.SPREAD", "NotInTheProfile")
 
-    with pytest.raises(VerbFailure, match="no profile here judges PodTopologySpread"):
+    with pytest.raises(VerbFailure, match="no profile judges PodTopologySpread"):
         rebalance(*TWO, *WEB)
