@@ -85,8 +85,8 @@ class _OutcomesBySpec(Struct):
     """Outcomes by node, for pods whose claims have the same ``specs``. The cache key is the identity of the spec
     objects.
 
-    ``evaluation``: number of the last evaluation that used these outcomes. One evaluation can use outcomes of several
-    specs, if device plugins of some nodes provide the pod's extended resources.
+    ``weight``: estimated size in bytes. ``evaluation``: number of the last evaluation that used these outcomes. One
+    evaluation can use outcomes of several specs, if device plugins of some nodes provide the pod's extended resources.
     """
 
     specs: tuple[ClaimSpec, ...]
@@ -125,8 +125,8 @@ class CachedAllocator:
     def outcome(self, claims: Sequence[ResourceClaim], node: NodeInfo, rest: Iterable[tuple[Any, ...]]) -> Outcome:
         """Return the alternatives that the claims get on the node, or the status that rejects the node.
 
-        ``rest``: (claims, node) pairs that the evaluation might ask for next. Raises ``Unprepared`` if the evaluation
-        has no steps left. The work in ``Unprepared`` computes the outcomes of all pairs.
+        ``rest``: (claims, node) pairs whose outcomes the evaluation might need next. Raises ``Unprepared`` if the
+        evaluation has no steps left. The work in ``Unprepared`` computes the outcomes of all pairs.
         """
         outcome = self._cached(claims, node)
         if outcome is None:
@@ -181,6 +181,7 @@ class CachedAllocator:
             self._outcome_bytes -= oldest.weight
 
     def _inputs(self, node: NodeInfo) -> tuple[Any, ...]:
+        """Return everything that the outcome for the node depends on, except the specs of the claims."""
         inventory = self._inventory
         slices = inventory.slices_for(node.name)
         pools = inventory.pool_states(slices[0])
@@ -219,7 +220,7 @@ class CachedAllocator:
     def _search(
         self, claims: Sequence[ResourceClaim], node: NodeInfo
     ) -> Generator[None, None, tuple[Outcome, int, bool]]:
-        """Search the node. Return (outcome, steps, whether the outcome is valid for other pods with the same specs)."""
+        """Search the node. Return (outcome, steps, true if pods with the same specs share it)."""
         inventory = self._inventory
         search: AllocationSearch | None = None
         self._drop_outdated_results()

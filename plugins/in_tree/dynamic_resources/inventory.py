@@ -105,7 +105,7 @@ class Inventory:
             self._by_resource = _by_resource(tuple(self._objects.every(DEVICE_CLASSES)))
 
     def refresh_at_once(self) -> None:
-        """Update the index without yielding.
+        """Update the index completely, without yielding.
 
         Usually only a few objects have changed, because each search also updates the index.
         """
@@ -145,8 +145,8 @@ class Inventory:
     def shared_pool_states(self) -> PoolStates:
         """Return the states of the pools shared by several nodes, as the identical object until a state changes."""
         if self._shared_pools is None:
-            stand = self.pool_states(self._on_node.of(_EVERYWHERE))
-            self._shared_pools = self._last_shared_pools if stand == self._last_shared_pools else stand
+            states = self.pool_states(self._on_node.of(_EVERYWHERE))
+            self._shared_pools = self._last_shared_pools if states == self._last_shared_pools else states
             self._last_shared_pools = self._shared_pools
         return self._shared_pools
 

@@ -13,7 +13,7 @@ def has_conditions(allocation: Allocation) -> bool:
 
 
 def is_ready(claim: ResourceClaim, allocation: Allocation) -> bool | None:
-    """Return whether all binding conditions are true; ``None`` if a binding failure condition is true."""
+    """Return true if all binding conditions are true; ``None`` if a binding failure condition is true."""
     for device in allocation.devices:
         if device.binding_conditions:
             status = next((status for status in claim.devices if status.device == device.device), None)
@@ -34,7 +34,7 @@ def _seconds_of(timestamp: str) -> float | None:
 
 
 def is_late(allocation: Allocation, timeout: float) -> bool:
-    """Return whether an allocation with binding conditions was made more than ``timeout`` seconds ago.
+    """Return true if an allocation with binding conditions was made more than ``timeout`` seconds ago.
 
     The result is ``False`` if the allocation has no valid timestamp.
     """
