@@ -187,7 +187,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return explained(pod, self._hard_state(pod, hard), soft, self._counts)
 
     def _explained(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """Return the constraints with the notes for people. Raises ``InvalidConstraint``."""
+        """Return the constraints with notes for ``explain``. Raises ``InvalidConstraint``."""
         constraints = tuple(map(self._with_missing_domains, self._constraints(pod, when)))
         return constraints if self._softening is None else self._softening.noted(pod, constraints, when)
 
@@ -258,7 +258,7 @@ class RankingPodTopologySpread(PodTopologySpread, ReservePlugin):
         self._reported = Newest[str, None](_MOST_REPORTED)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Add the deletion cost to the Binding, unless the pod has one."""
+        """Add the deletion cost to the Binding, unless the pod already has a valid one."""
         if pod.deletion_cost.value is not None:
             return SUCCESS
         rank = self._ranks.give(pod, node_name, self._every(pod))
