@@ -126,7 +126,7 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         return NO_CLAIMS if claims is NO_CLAIMS else (claims, self._nodes.generation)
 
     def _topologies(self, pod: Pod) -> tuple[_Topology, ...]:
-        """Return one requirement per label key, with the values that all claims allow. Raises ``_Rejected``.
+        """Return one requirement for each label key, with the values that all claims allow. Raises ``_Rejected``.
 
         Requirements are merged, so that the time to filter a node does not grow with the number of claims.
         """

@@ -74,6 +74,7 @@ With more keys, each distinct set of node labels is evaluated separately.
 
 _STEPS_PER_CLAIM: Final = 4
 _STEPS_PER_NODE: Final = 12
+"""Numbers of steps for matching one claim, and for looking up the results of one node."""
 
 
 class UntranslatableVolume(Exception):
@@ -179,7 +180,7 @@ class ClaimsEvaluation:
         self._stamp_at_begin = self._stamp()
 
     def is_current(self) -> bool:
-        """Return whether no volume or CSIStorageCapacity object of the claims' classes has changed since this
+        """Return true if no volume or CSIStorageCapacity object of the claims' classes has changed since this
         evaluation was created.
         """
         return self._seen_numbers == self._current_numbers()
@@ -425,7 +426,7 @@ class ClaimsEvaluation:
     # Claims that wait for the pod's node.
 
     def _waits_for(self, node: NodeInfo) -> bool:
-        """Return whether claims wait and none of them is assigned to another node."""
+        """Return true if claims wait and none of them is assigned to another node."""
         return bool(self.waiting) and (not self._assigned or self._assigned_nodes == {node.name})
 
     def _waiting_result(self, node: NodeInfo) -> tuple[str, ...]:

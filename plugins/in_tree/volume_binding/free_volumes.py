@@ -52,7 +52,7 @@ class LocatedVolume(Struct, frozen=True, eq=False):
     steps: int = 1
 
     def is_usable_from(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a node with these labels can use the volume; the node's name is ignored."""
+        """Return true if a node with these labels can use the volume; the node's name is ignored."""
         return self.matcher is None or self.matcher.matches("", labels)
 
 
@@ -66,7 +66,7 @@ class IndexedVolume(Struct, frozen=True, eq=False):
 
 
 class SelectedPositions(Struct):
-    """Bit set of the volumes that a selector selects, updated by the first ``changes`` changes of the group."""
+    """Bit set of the volumes that a selector selects. ``changes``: number of changes of the group that it includes."""
 
     positions: int
     changes: int

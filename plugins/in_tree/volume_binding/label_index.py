@@ -96,7 +96,7 @@ class LabelIndex(Generic[T]):
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield the objects that a node with these labels might be able to use, in any order.
 
-        The caller must check each of them. An object with several topologies might be yielded twice.
+        The caller must check each object. An object with several topologies can be yielded twice.
         """
         yield from self._anywhere.values()
         for key, of_key in self._at.items():
