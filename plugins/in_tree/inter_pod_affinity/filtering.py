@@ -67,7 +67,7 @@ class Occupied:
         return {value for value in kept if value not in self.deltas} | touched
 
     def is_empty(self) -> bool:
-        """Return whether no domain has a relevant pod."""
+        """Return true if no domain has a relevant pod."""
         if not self.deltas:
             return self.domains is None or self.domains.is_empty()
         return not self.values()
@@ -107,11 +107,11 @@ class Occupied:
 class RequiredState:
     """Domains of the pods that matter for Filter, as computed by PreFilter.
 
-    ``own``: resolved terms of the incoming pod. ``newcomer``: the incoming pod's namespace and labels.
-    ``matches_itself``: whether the pod matches its own required affinity terms. ``affinity``: domains of the pods that
-    match all these terms, one entry per topology key. ``anti_affinity``: for each required anti-affinity term, the pods
-    that it matches and their domains. ``existing``: domains of existing pods whose required anti-affinity terms match
-    the incoming pod, by topology key.
+    ``own``: resolved terms of the incoming pod. ``newcomer``: the incoming pod's namespace, with its labels, and the
+    pod's labels. ``matches_itself``: true if the pod matches its own required affinity terms. ``affinity``: domains of
+    the pods that match all these terms, one entry per topology key. ``anti_affinity``: for each required anti-affinity
+    term, the pods that it matches and their domains. ``existing``: domains of existing pods whose required
+    anti-affinity terms match the incoming pod, by topology key.
     """
 
     __slots__ = ("affinity", "anti_affinity", "existing", "matches_itself", "newcomer", "own")
@@ -191,9 +191,9 @@ class RequiredState:
         return all(it.count(labels[it.key]) > 0 for it in self.affinity) or self._is_first()
 
     def _is_first(self) -> bool:
-        """Return whether the pod matches its own required affinity terms, and no existing pod matches them.
+        """Return true if the pod matches its own required affinity terms, and no existing pod matches them.
 
-        In this case, each node with the topology keys passes, so that the first pod of a group can be scheduled.
+        If both are true, each node with the topology keys passes, so that the first pod of a group can be scheduled.
         """
         return self.matches_itself and all(it.is_empty() for it in self.affinity)
 
@@ -223,7 +223,7 @@ class RequiredState:
         return SUCCESS if self.matches_itself and alike and self._are_all(places) else AFFINITY
 
     def _are_all(self, places: Sequence[Sequence[str | None]]) -> bool:
-        """Return whether only pods in flight match the required affinity terms.
+        """Return true if only pods in flight match the required affinity terms.
 
         ``places``: for each of these pods, its domains in the order of the topology keys.
         """
