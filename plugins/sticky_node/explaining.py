@@ -21,6 +21,7 @@ _HOME_OFF: Final = "none: the policy is off"
 
 
 def explain_missing(owner: Missing) -> Explanation:
+    """Explain that the owner of the pod is not in the snapshot."""
     return Explanation(unblock=(f"the pod's owner {owner} is not in the snapshot: it must exist first",))
 
 

@@ -162,7 +162,7 @@ class Recorder:
         return False
 
     def _decides(self, claim: Claim) -> bool:
-        """Return whether the pod may make the home now; if its owner is gone or was replaced, the last result."""
+        """Return true if the pod may make the home now; the last result if its owner was deleted or replaced."""
         owner = self._owners.of(claim.pod)
         if not isinstance(owner, Owner) or owner.key != claim.owner.key:
             return claim.decides
@@ -222,7 +222,7 @@ class RememberedHomes:
         self._iteration_of_homes = ResumableIteration(handle.objects, (HOMES,), {})
 
     async def all(self) -> bool:
-        """Restore remembered homes; delete those that a user released. Return whether nothing is left to do."""
+        """Restore remembered homes; delete those that a user released. Return true if nothing is left to do."""
         complete, steps = True, Steps(self._handle.timing.sleep)
         for _, home in self._iteration_of_homes:
             await steps()
@@ -243,7 +243,7 @@ class RememberedHomes:
         return complete
 
     async def forget(self) -> bool:
-        """Delete the oldest Homes of missing owners beyond ``MOST_ORPHANS``. Return whether nothing is left to do."""
+        """Delete the oldest Homes of missing owners beyond ``MOST_ORPHANS``. Return true if nothing is left to do."""
         complete, steps = True, Steps(self._handle.timing.sleep)
         orphans: dict[str, list[HomeRecord]] = {}
         for home in self._handle.objects.every(HOMES):
@@ -279,7 +279,7 @@ class RememberedHomes:
         events.remembered(self._handle.event_recorder, owner, home.node)
 
     async def note(self) -> bool:
-        """Write every changed home to its Home object; return whether nothing is left to do."""
+        """Write every changed home to its Home object; return true if nothing is left to do."""
         if not self._budget.may_remember():
             return False
         complete, steps = True, Steps(self._handle.timing.sleep)
@@ -312,7 +312,7 @@ class RememberedHomes:
         return there
 
     def _has_room(self, there: set[str], namespace: str, name: str) -> bool:
-        """Return whether a Home of that name may be written; if so, count it."""
+        """Add the name to ``there`` and return true, unless the namespace already has too many Homes."""
         if name not in there and len(there) >= MOST_OF_NAMESPACE:
             if namespace not in self._full:
                 self._full.add(namespace)

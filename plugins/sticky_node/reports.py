@@ -78,9 +78,15 @@ def _age(created: str, now: datetime) -> float:
         return 0.0
 
 
-STANDINGS: Final = tuple(it.value for it in (State.USABLE, State.AWAY, State.LEAVING, State.GONE, State.OTHER_MACHINE))
+NODE_STATES: Final = tuple(
+    it.value for it in (State.USABLE, State.AWAY, State.LEAVING, State.GONE, State.OTHER_MACHINE)
+)
 MOST_NODES: Final = 10
+"""Maximum number of nodes that the metric ``homes_unusable`` names."""
+
 OTHERS: Final = "(others)"
+"""Label value for homes on all other nodes."""
+
 
 NO_NODE: Final = "(gone)"
 """Label value for homes on nodes that do not exist. Users can write any node name, so these names are not used as label
@@ -121,7 +127,7 @@ class NodeStateFigures:
                 counts[state.value, policy.value] += 1
                 if state is not State.USABLE:
                     nodes[NO_NODE if state is State.GONE else home] += 1
-        for home_state in STANDINGS:
+        for home_state in NODE_STATES:
             for policy in Policy:
                 labels = {"node_state": home_state, "policy": policy.value}
                 yield Figure("homes_by_node_state", _BY_NODE_STATE, counts[home_state, policy.value], labels)
@@ -187,7 +193,7 @@ class Listing:
         for kept in self._scan():
             yield None if kept is None else self._home(kept, self._described(kept))
         for kept in self._scan.remembered():
-            yield None if kept is None else self._home_of_nobody(kept)
+            yield None if kept is None else self._home_without_owner(kept)
 
     def home_of(self, owner: Owner, pod: Pod) -> Home:
         """Return the home of an owner, described for this pod. Raises ``Unreadable``."""
@@ -237,7 +243,7 @@ class Listing:
             holds=told.holds,
         )
 
-    def _home_of_nobody(self, kept: HomeEntry) -> Home:
+    def _home_without_owner(self, kept: HomeEntry) -> Home:
         home = self._home(kept, self._described(kept))
         return replace(home, state=State.OWNER_GONE, since="", is_orphaned=True)
 

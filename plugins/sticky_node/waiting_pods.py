@@ -30,11 +30,11 @@ from plugins.sticky_node.policy import Action, Decision, is_held
 Decide: TypeAlias = Callable[[Owner, Pod], Decision]
 
 NEW_LOOK_SECONDS: Final = 0.5
-"""Minimum time between two comparisons of pods that were rejected just now."""
+"""Minimum seconds between two comparisons of pods that were rejected just now."""
 
 NEW_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
-"""Time for which a pod counts as new after a rejection, because kube-scheduler is still writing the pod's condition."""
+"""Seconds of frequent comparisons after a pod's first and later rejections, while its condition is being written."""
 
 SEARCH_SECONDS: Final = 30.0
 """Delay between two searches for pods that filter was never called for, and for pods whose gates ended."""
@@ -94,7 +94,7 @@ class HomeRefusalReporter:
         self._of_namespace: Counter[str] = Counter()
 
     def knows(self, pod: Pod) -> bool:
-        """Return whether the pod is among those whose refusals are reported."""
+        """Return true if the pod is among those whose refusals are reported."""
         return pod.uid in self._pods
 
     def note(self, pod: Pod) -> None:
@@ -158,7 +158,8 @@ class HomeRefusalReporter:
 class _WaitingPod(Struct):
     """Pod that filter was called for. ``verdict``: filter's first verdict, or the verdict of the last wake-up.
 
-    ``answered``: filter's latest verdict. ``new_until``: on the monotonic clock. ``told``: the last report.
+    ``answered``: filter's latest verdict. ``new_until``: monotonic end of frequent comparisons. ``told``: the last
+    report.
     """
 
     pod: Pod
