@@ -159,8 +159,8 @@ class Elector:
         return True
 
     async def _watch_forever(self) -> None:
-        """Watch the Lease, to see changes early. If the watch fails, changes are only seen later, because the Lease is
-        also polled.
+        """Watch the Lease until cancelled, to see changes early. If the watch fails, changes are seen later, by
+        polling.
         """
         while True:
             record = self.election.record

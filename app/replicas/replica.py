@@ -7,7 +7,7 @@
     hand-over   begin no new binds, settle binds in flight, release the Lease, stay until another replica leads
 
 If the previous leader released the Lease, step 1 and the fences are skipped. If it was a process of the same pod that
-has ended, step 1 is skipped, and all these pods are fenced off before any Binding.
+has ended, step 1 is skipped, and all pods of step 3 are fenced off before any Binding.
 
 Not here: HTTP. ``app.server.forward`` forwards verbs to the leader.
 """
