@@ -186,7 +186,7 @@ class LiveFeed:
         self._reflectors[kind].start_anew()
 
     def stalled(self) -> str:
-        """Return a sentence about background tasks that cannot be restarted; empty if all run."""
+        """Return a message about a background task that fails after every restart; empty if none does."""
         return self._background.problem()
 
     async def stop(self) -> None:

@@ -1,11 +1,11 @@
-"""Logs an outage of the API server once for all kinds together, and again each minute until it ends.
+"""Logs an outage of the API server: once for all kinds together, and again each minute until the outage ends.
 
 ::
 
     a kind fails ─▶ away for 2 s: logged ─▶ logged again each minute ─▶ every kind is answered for 1 s: back, logged
 
-Each kind has a watch of its own and reports its failures and answers here. A connection that breaks and is
-restored within ``PATIENCE_SECONDS`` is not logged.
+Each kind has a watch of its own and reports its failures and answers here. A connection that breaks and is restored
+within ``PATIENCE_SECONDS`` is not logged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Page size and request rate of a reflector, adapted to the answers of the API server.
+"""Page size and request rate of a reflector. Both adapt to the answers of the API server.
 
 Not here: the requests themselves (``app.feeds.reflector``).
 """

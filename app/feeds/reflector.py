@@ -381,6 +381,7 @@ class Reflector(Generic[T]):
         await self._in_slices(unconfirmed, forget)
 
     async def _in_slices(self, items: Iterable[Item], do: Callable[[Item], None]) -> None:
+        """Call ``do`` for each item; let other tasks run after every ``SLICE_SECONDS`` of work."""
         until = self._clock() + SLICE_SECONDS
         for item in items:
             do(item)

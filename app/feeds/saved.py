@@ -125,7 +125,9 @@ _LISTS: Final = Decoder[_ListOfRaw](_ListOfRaw)
 
 
 def _json_list(text: bytes, source: str) -> _ListOfRaw | None:
-    """Return the List if ``text`` is one in JSON, else ``None``. Raises ``SavedClusterError`` if it is cut off."""
+    """Return the List in ``text``; ``None`` if ``text`` is not a List in JSON. Raises ``SavedClusterError`` if it is
+    cut off.
+    """
     if text.lstrip()[:1] != b"{":
         return None
     try:
@@ -302,7 +304,7 @@ class NullReader:
 
 
 def next_version(version: str) -> str:
-    """Return the next resource version after ``version``, for a write in memory; "1" if ``version`` is not a number."""
+    """Return the resource version after ``version``, for a write in memory; "1" if ``version`` is not a number."""
     return str(max(version_number(version), 0) + 1)
 
 
