@@ -1,4 +1,5 @@
-"""Fences off late Bindings of the previous leader: writes an annotation, so that pending pods get a new version.
+"""Fences off late Bindings of the previous leader: writes an annotation to pending pods, so that they get a new
+version.
 
 Each Binding carries the pod's resource version at the time of the decision. If a delayed Binding of the previous leader
 arrives after that version has changed, the API server refuses the Binding with a conflict.
@@ -26,7 +27,7 @@ from app.writes.read_back import NOT_FOUND, fence_off
 _LOG: Final = structlog.get_logger(__name__)
 
 AT_ONCE: Final = 8
-"""Number of concurrent workers. Each worker fences off one pod at a time."""
+"""Maximum number of concurrent workers. Each worker fences off one pod at a time."""
 
 PAUSE_SECONDS: Final = 0.02
 """Seconds that a worker sleeps after each pod. The rate is at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
