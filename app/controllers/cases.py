@@ -52,12 +52,13 @@ class Case:
 
     ``pod`` is the pod of the request until the cache has it (``seen``), then the cached pod. If the cache does not have
     it by ``unknown_until``, the case ends. ``whole`` is the pod with all fields that in-tree filters read, once it was
-    fetched. ``shown`` is the number of node names in the request that was refused. ``shape`` is set by the first
-    evaluation.
+    fetched. ``shown`` is the number of node names in the request that was refused. ``shape`` is the ``pacing.Shape`` of
+    the pod, which the first evaluation sets.
 
-    ``node`` is the node of the last nomination, and ``effect`` is the future of its effect. ``counted`` is true once a
-    metric has counted the pod. ``called`` is set at each filter call for the pod. ``over`` is set once the pod needs no
-    nomination any more.
+    ``node`` is the node of the last nomination, ``taken_at`` the time at which it was written (``None`` before), and
+    ``effect`` the future of its effect. ``unseen`` counts refused requests since then that lack the nomination.
+    ``lost`` counts lost nominations. ``counted`` is true once a metric has counted the pod. ``called`` is set at each
+    filter call for the pod. ``over`` is set once the pod needs no nomination any more.
     """
 
     def __init__(self, pod: Pod, shown: int, now: float) -> None:
@@ -114,7 +115,8 @@ class Case:
         return self.effect
 
     def _miss(self, pod: Pod, now: float) -> None:
-        """Process a refusal of the pod: if the refused request lacks the written nomination, the latter might be lost.
+        """Process a refusal of the pod: if the refused request lacks a nomination that was written, this nomination
+        might be lost.
 
         The first such request proves nothing, because it might have been sent before the patch. The nomination is lost
         at the second one, or if the first one comes late.
@@ -160,3 +162,4 @@ class NominationStep(Struct, frozen=True):
 
 
 LEAVE: Final = NominationStep()
+"""The pod needs no further evaluation."""
