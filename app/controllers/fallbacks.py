@@ -56,7 +56,7 @@ class SpreadFallbacks:
         self._events = events
         self._activate = activate
         self._clock = clock
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     async def run(self) -> None:
         """Check each second which pods can still be evaluated by all rules, until cancelled.
@@ -68,11 +68,11 @@ class SpreadFallbacks:
             while True:
                 await asyncio.sleep(CHECK_SECONDS)
                 again = self._table.refresh(self._usable)
-                self._told = {uid for uid in self._told if self._table.has(uid)}
+                self._warned = {uid for uid in self._warned if self._table.has(uid)}
                 self._activate([pod for key in again if (pod := self._cluster.pod(*key)) is not None])
         finally:
             self._table.clear()
-            self._told.clear()
+            self._warned.clear()
 
     def judged(self, pod: Pod, alone: Collection[str]) -> None:
         """Record an evaluation by all rules. ``alone``: topology keys of the constraints that each alone keep the pod
@@ -83,8 +83,8 @@ class SpreadFallbacks:
         if after is None:
             return
         value = pod.annotations.get(ANNOTATION)
-        if value is not None and value != NEVER and alone and pod.uid not in self._told:
-            self._told.add(pod.uid)
+        if value is not None and value != NEVER and alone and pod.uid not in self._warned:
+            self._warned.add(pod.uid)
             note = f"the annotation {ANNOTATION} is {shown(value)}; its only value is {NEVER}, so it is ignored"
             self._events.event(Reference.to_pod(pod), None, "Warning", UNKNOWN, ACTION, note)
         key = self._table.judged(pod, profile, () if value == NEVER else alone, self._clock())

@@ -1,4 +1,6 @@
-"""Distinguishes nominations by the sampling guard from those by schedulers. Only the latter reserve capacity."""
+"""Distinguishes nominations by the sampling guard from those by schedulers. Only nominations by schedulers reserve
+capacity.
+"""
 
 from __future__ import annotations
 

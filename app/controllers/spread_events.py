@@ -71,14 +71,14 @@ _STEP: Final = 512
 
 class _SpreadRefusal(Struct):
     """Pod that spread refused. ``not_before``: time of its next evaluation. ``pause``: seconds from the last evaluation
-    to the next; 0 before the first. ``told``: verdict of the last Event, at the time ``told_at``; ``None`` before.
+    to the next; 0 before the first. ``reported``: verdict of the last Event, written at ``reported_at``.
     """
 
     key: ObjectKey
     not_before: float
     pause: float = 0.0
-    told: Hashable = None
-    told_at: float = 0.0
+    reported: Hashable = None
+    reported_at: float = 0.0
 
 
 class SpreadEvents:
@@ -151,7 +151,7 @@ class SpreadEvents:
             block = await self._block_of(first)
         except (PluginError, VerbFailure):
             block = None  # the guard has logged a fault, and a snapshot can be incomplete for a while
-        self._tell(equal, block)
+        self._report(equal, block)
 
     def _equals(self, pod: Pod, uid: str, key: ObjectKey) -> bool:
         """Return true if the pod ``uid`` still waits and its evaluation has the same inputs as that of ``pod``."""
@@ -161,7 +161,7 @@ class SpreadEvents:
     def _order(self, uid: str) -> tuple[bool, float]:
         return self._pods[uid].pause > 0, self._pods[uid].not_before
 
-    def _tell(self, uids: Sequence[str], block: SpreadBlock | None) -> None:
+    def _report(self, uids: Sequence[str], block: SpreadBlock | None) -> None:
         """Write the Event on pods that still wait, unless the last Event has the same verdict, or is too recent."""
         now = self._clock()
         for uid in uids:
@@ -173,12 +173,12 @@ class SpreadEvents:
                 continue
             self._fallbacks.judged(pod, frozenset() if block is None else block.alone)
             known.not_before = self._fallbacks.next_judgement(pod, known.not_before)
-            if block is None or block.verdict == known.told:
+            if block is None or block.verdict == known.reported:
                 continue
-            if known.told is not None and now - known.told_at < REST_SECONDS:
-                known.not_before = min(known.not_before, known.told_at + REST_SECONDS)
+            if known.reported is not None and now - known.reported_at < REST_SECONDS:
+                known.not_before = min(known.not_before, known.reported_at + REST_SECONDS)
                 continue
-            known.told, known.told_at = block.verdict, now
+            known.reported, known.reported_at = block.verdict, now
             self._events.event(Reference.to_pod(pod), None, "Normal", REASON, ACTION, block.note)
 
     def _waiting(self, uid: str, key: ObjectKey) -> Pod | None:

@@ -72,7 +72,7 @@ class Outage:
             self.look()
 
     def look(self) -> None:
-        """Log that an outage has begun, continues, or is over, if such a message is due."""
+        """Log that an outage has begun, continues or is over, once the time for the message has come."""
         if self._since == inf:
             return
         now = self._clock()

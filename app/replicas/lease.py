@@ -18,9 +18,9 @@ process can still arrive. So the new leader binds no pod until it has fenced off
         └── another holds it, it is gone, or no renewal was answered for ``renew_deadline`` ◀───┘
 
 The Lease also records the schedulers whose pods were bound (``callers``). A scheduler's name is written before the
-first Binding of its pods is sent, so that the next leader knows which waiting pods a late Binding can reach. A holder
-never removes a recorded name. A holder releases the Lease only once all its binds have ended, so that no Binding can
-arrive late. The released Lease keeps the names, but the next leader raises no fences.
+first Binding of its pods is sent. So the next leader knows which waiting pods a late Binding can reach. A holder never
+removes a recorded name. A holder releases the Lease only once all its binds have ended, so that no Binding can arrive
+late. The released Lease keeps the names, but the next leader raises no fences.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ class EventBudget(Struct):
 class Queue:
     """Queue of at most ``MOST_QUEUED`` series that wait to be written. Namespaces take turns.
 
-    One namespace can fill the queue alone. If a series of a namespace with fewer entries is added to a full queue, the
-    newest series of the namespace with the most entries is dropped.
+    One namespace can fill the queue alone. If the queue is full, a namespace with fewer entries can still add a series.
+    The newest series of the namespace with the most entries is then dropped.
     """
 
     def __init__(self) -> None:

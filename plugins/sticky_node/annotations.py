@@ -14,8 +14,8 @@ Homeport then copies the home to the owner, together with the UID of the pod:
 The annotations on a pod are its claim. It is open while the owner still has the ``home-pod`` that the claim names. So
 only one of the pods bound under the same ``home-pod`` is recorded, and only once. A claim replaces only the home that
 existed when its pod was bound. A newer edit by a user takes precedence and closes the claim. A home that a user removed
-does not come back: ``home-pod`` remains, and older claims name another value. The source pod of a migration will be
-deleted, so the target pod carries the open claim of the source pod, with the source pod's node.
+does not come back: ``home-pod`` remains, and older claims name another value. The target pod of a migration carries the
+open claim of the source pod, with the source pod's node, because the source pod will be deleted.
 
 Clones and restores copy annotations. So home annotations are ignored if ``home-owner`` has the UID of another object.
 The exception is a home that differs from the node in ``home-owner``, because a user has changed it since. A home

@@ -166,8 +166,8 @@ class GraceClocks:
 
     def text(self, owner: Owner, home: str, state: State) -> str:
         """Return the ``home-since`` value for an unusable home."""
-        said = f"{_STATE_VALUES[state]} {rfc3339(self.began(owner, home))}"
-        return f"{said} {home}" if is_subdomain(home) else said
+        text = f"{_STATE_VALUES[state]} {rfc3339(self.began(owner, home))}"
+        return f"{text} {home}" if is_subdomain(home) else text
 
     def is_requested(self, owner: Owner, home: str) -> bool:
         """Return true if a pod has needed this home's grace period since the home became unusable."""
@@ -210,8 +210,8 @@ def read_since(text: str, home: str, now: float) -> RecordedSince | None:
     if len(text) > _LONGEST or not text.isprintable():
         return None
     word, _, rest = text.partition(" ")
-    said, _, node = rest.partition(" ")
-    state, time = _STATES.get(word), seconds(said)
+    start, _, node = rest.partition(" ")
+    state, time = _STATES.get(word), seconds(start)
     if state is None or time is None or not 0 <= time <= now + _CLOCK_SKEW_SECONDS or node not in ("", home):
         return None
     return RecordedSince(state, time)

@@ -1,8 +1,8 @@
 """Properties of pods that matter to homes: ordinal, PersistentVolumeClaims, reachable volumes, and the active pod.
 
 If a pod uses several claims, claims that only a single node can mount take precedence; among equals, the first by name
-is used. A claim that many nodes can mount keeps a home only if a single pod uses it, because pods that share it are
-meant to be spread. A claim with more than ``MOST_OTHERS`` other pods counts as shared without a check.
+is used. A claim that many nodes can mount keeps a home only if a single pod uses it. Pods that share it are meant to be
+spread. A claim with more than ``MOST_OTHERS`` other pods counts as shared without a check.
 
 Only bound volumes restrict nodes. A volume that is missing or unreadable restricts nothing, because kube-scheduler's
 VolumeBinding rejects such a pod itself.

@@ -168,8 +168,8 @@ def kinds_of_policies(args: StickyNodeArgs) -> Sequence[Kind[Any]]:
 
 def unknown_policy(owner: Owner) -> str:
     """Return the value of the owner's policy annotation if it is not a policy; empty otherwise."""
-    said = owner.obj.annotations.get(POLICY, "")
-    return "" if said in _BY_NAME else said
+    value = owner.obj.annotations.get(POLICY, "")
+    return "" if value in _BY_NAME else value
 
 
 def _rule(number: int, args: StickyNodeArgs) -> _Rule:

@@ -250,8 +250,8 @@ class MigratedHomes:
     async def all(self) -> bool:
         """Record the claims of running virtual machines. Return ``False`` if some remain to be recorded.
 
-        A claim remains if the machine's pod or node is not in the snapshot yet, if an object is unreadable, or if a
-        write was not completed.
+        A claim remains if the machine's pod or node is not in the snapshot yet, an object is unreadable, or a write did
+        not succeed.
         """
         complete, steps = True, Steps(self._handle.timing.sleep)
         for _, machine in self._iteration:

@@ -252,8 +252,8 @@ class RememberedHomes:
             with suppress(Unreadable):  # an unreadable owner exists
                 if kind is not None and self._handle.objects.get(kind, home.namespace, home.keeper.name) is None:
                     orphans.setdefault(home.namespace, []).append(home)
-        for found_there in orphans.values():
-            for home in sorted(found_there, key=attrgetter("since"))[:-MOST_ORPHANS]:
+        for orphans_there in orphans.values():
+            for home in sorted(orphans_there, key=attrgetter("since"))[:-MOST_ORPHANS]:
                 complete &= await self._forget(home)
         return complete
 
@@ -345,6 +345,6 @@ class RememberedHomes:
             home = home_in(obj, slot)
             if home and is_confirmed(obj, slot) and is_subdomain(home):
                 known = remembered(self._handle.objects, kind, obj, slot)
-                told = (obj.uid, home, obj.annotations.get(slot_key(HOME_MACHINE, slot), ""))
-                if known is None or told != (known.keeper.uid, known.node, known.machine):
+                current = (obj.uid, home, obj.annotations.get(slot_key(HOME_MACHINE, slot), ""))
+                if known is None or current != (known.keeper.uid, known.node, known.machine):
                     yield slot

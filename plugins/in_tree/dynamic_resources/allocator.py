@@ -259,7 +259,7 @@ class AllocationSearch:
                 raise
             done = False
         if done:
-            return tuple(frozenset(it for it in found if "/" in it) for found in self._results)
+            return tuple(frozenset(it for it in results if "/" in it) for results in self._results)
         return NoSolution(REASON_INVALID_POOLS if any(it.invalid for it in self._pools) else "")
 
     # Requests.
@@ -780,7 +780,7 @@ def _alternatives(request: DeviceRequest) -> list[tuple[ExactRequest, str]]:
 
 
 def _names(request: _PreparedRequest) -> tuple[str, str]:
-    """Return the names of the request and of the alternative; the latter is empty if the request has none."""
+    """Return (name of the request, name of the alternative); the second is empty if the request has no alternatives."""
     return (request.parent, request.request.name) if request.parent else (request.request.name, "")
 
 

@@ -1,8 +1,9 @@
 """Allocation of devices on nodes, with cached outcomes.
 
 Searching one node takes a fraction of a millisecond, which is too long for thousands of nodes. The outcome depends on
-the specs of the claims, the node's labels, the DeviceClasses, the slices that the node can reach, and the allocations
-from their pools. While these are unchanged, the outcome is reused for all pods whose claims have the same specs.
+five inputs: the specs of the claims, the node's labels, the DeviceClasses, the slices that the node can reach, and the
+allocations from their pools. While these are unchanged, the outcome is reused for all pods whose claims have the same
+specs.
 """
 
 from __future__ import annotations

@@ -55,16 +55,16 @@ class Occupied:
         return Occupied(self.key, self.domains, dict(self.deltas))
 
     def count(self, value: str) -> int:
-        kept = 0 if self.domains is None else self.domains.count(value)
-        return kept + self.deltas.get(value, 0)
+        cached = 0 if self.domains is None else self.domains.count(value)
+        return cached + self.deltas.get(value, 0)
 
     def values(self) -> Set[str]:
         """Return the domains with at least one relevant pod."""
-        kept: Collection[str] = () if self.domains is None else self.domains.above(0)
+        cached: Collection[str] = () if self.domains is None else self.domains.above(0)
         if not self.deltas:
-            return kept if isinstance(kept, Set) else frozenset(kept)
+            return cached if isinstance(cached, Set) else frozenset(cached)
         touched = {value for value in self.deltas if self.count(value) > 0}
-        return {value for value in kept if value not in self.deltas} | touched
+        return {value for value in cached if value not in self.deltas} | touched
 
     def is_empty(self) -> bool:
         """Return true if no domain has a relevant pod."""

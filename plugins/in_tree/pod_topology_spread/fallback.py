@@ -23,7 +23,7 @@ class Softening:
     def softened(
         self, pod: Pod, constraints: Collection[TopologySpreadConstraint]
     ) -> tuple[TopologySpreadConstraint, ...] | None:
-        """Return the constraints, of which the relaxed ones are soft; ``None`` if none of them is relaxed."""
+        """Return the constraints with the relaxed ones changed to soft; ``None`` if none is relaxed."""
         relaxed = self.relaxed(pod)
         if not relaxed or not any(_is_relaxed(it, relaxed) for it in constraints):
             return None
