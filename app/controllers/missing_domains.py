@@ -33,7 +33,10 @@ MOST_EVENTS: Final = 100
 """Maximum number of Events per check. The next checks write the others."""
 
 _MOST_NAMED: Final = 10
+"""Maximum number of domains that an Event names."""
+
 _STEP: Final = 256
+"""Number of workloads that are checked before other tasks can run."""
 
 _Finding = tuple[str, str, str, str, tuple[str, ...], int]
 """Finding: (namespace, kind and name of the workload, topology key, missing domains, wanted ``minDomains``)."""
@@ -72,6 +75,7 @@ class MissingDomains:
                 await asyncio.sleep(CHECK_SECONDS)
 
     def _check(self, workloads: Mapping[Key, Sequence[Pod]]) -> Iterator[None]:
+        """Find the workloads with missing domains, and write Events on their newest pods, in short steps."""
         present: dict[str, frozenset[str]] = {}
         current: set[_Finding] = set()
         written = 0

@@ -34,6 +34,7 @@ The maximum is the five minutes after which kube-scheduler retries an unschedula
 
 _MOST_SHAPES: Final = 4096
 _MOST_EXCLUDED: Final = 1 << 16
+"""Maximum numbers of stored shapes and of excluded nodes. The oldest entries are dropped first."""
 
 
 class Shape(Struct, frozen=True):

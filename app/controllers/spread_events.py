@@ -67,6 +67,7 @@ tenant leaves room for others.
 """
 
 _STEP: Final = 512
+"""Number of refused pods that a search examines before other tasks can run."""
 
 
 class _SpreadRefusal(Struct):

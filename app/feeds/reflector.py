@@ -390,6 +390,7 @@ class Reflector(Generic[T]):
                 until = self._clock() + SLICE_SECONDS
 
     async def _watch(self, resource: Resource) -> None:
+        """Apply the events of one watch until it ends or ``_end_watch`` ends it. Raises ``KubeError``."""
         await self._throttle()
         self._reopening, self.is_short = False, self._fresh.has_pending_probes
         seconds = SHORT_WATCH_SECONDS if self.is_short else int(_WATCH_SECONDS + _WATCH_SPREAD * self._rng())

@@ -158,6 +158,7 @@ def _items(kind: str, api_version: Any, items: Iterable[Any], source: str) -> It
 
 
 def _documents(text: bytes, source: str) -> Iterable[Any]:
+    """Parse one or more documents in JSON or YAML. Raises ``SavedClusterError``."""
     try:
         if text.lstrip().startswith(b"{"):
             with suppress(msgspec.DecodeError):  # several JSON documents are read as YAML

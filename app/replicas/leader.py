@@ -21,6 +21,7 @@ _LOG: Final = structlog.get_logger(__name__)
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _WATCH_SECONDS: Final = 270
+"""Requested duration of one watch of the Lease, in seconds."""
 
 
 class _Event(Struct):

@@ -325,6 +325,7 @@ class Replica:
             _LOG.info("new leader", leader=record.holder_shown, address=record.address, transitions=record.transitions)
 
     async def _take_over(self, term: LeadershipTerm) -> None:
+        """Take over in the steps that the text of this module lists."""
         self._doing = "waiting until the last bindings of the former leader are answered or timed out"
         while (left := term.safe_at - self._clock()) > 0:  # noqa: ASYNC110  # this clock can differ from the loop's clock
             await asyncio.sleep(left)

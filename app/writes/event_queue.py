@@ -115,6 +115,7 @@ class Queue:
         return self._out(series)
 
     def add(self, series: Series) -> None:
+        """Add a series that may be written at once."""
         self._in(series)
         self._ready.setdefault(series.namespace, deque()).append(series)
 

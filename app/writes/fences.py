@@ -33,6 +33,8 @@ PAUSE_SECONDS: Final = 0.02
 """Seconds that a worker sleeps after each pod. The rate is at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
 
 _RETRY_SECONDS: Final = 0.5
+"""Seconds between two attempts to fence off one pod."""
+
 _CONFLICT: Final = 409
 
 Sleep = Callable[[float], Awaitable[None]]

@@ -31,6 +31,8 @@ PAUSE_SECONDS: Final = 1.0
 """Minimum seconds between two patches."""
 
 _REQUEST_SECONDS: Final = 5.0
+"""Time limit of one patch request, in seconds."""
+
 _GONE: Final = (404, 409, 422)
 """Statuses of a patch for a pod that was deleted or replaced. The patch carries the old pod's UID."""
 

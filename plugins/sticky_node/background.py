@@ -129,6 +129,7 @@ latter is short, because a home might be waiting to be written.
 """
 
 _LONGEST_REST: Final = 960.0
+"""Maximum back-off in seconds."""
 _LOG: Final = structlog.get_logger(__name__)
 
 

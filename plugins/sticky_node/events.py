@@ -260,6 +260,7 @@ def _report_edit(
 
 
 _MOST_REASONS: Final = 4
+"""Maximum number of reasons in a text."""
 
 _LONGEST_REASON: Final = 160
 """Maximum length of a reason, in characters."""

@@ -134,6 +134,7 @@ class HomeStates:
         return self._volumes.unreached(pod, node) is None
 
     def _by_node(self, home: str, owner: Owner, pod: Pod | None) -> HomeState:
+        """Return the state of the node. With a pod, taints that it tolerates are ignored."""
         try:
             info = self._nodes.get(home)
         except Unreadable:
@@ -162,6 +163,7 @@ class HomeStates:
         return taint is not None and self._tolerance.of(pod.spec.tolerations).tolerates(taint)
 
     def _volume_elsewhere(self, home: str, pod: Pod) -> HomeState | None:
+        """Return the state ``VOLUME_ELSEWHERE`` if the node cannot use a bound volume of the pod; else ``None``."""
         if not pod.spec.pending_volumes:
             return None
         try:

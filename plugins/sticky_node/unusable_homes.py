@@ -48,7 +48,11 @@ _REFUSING: Final = 3
 
 _FORBIDDEN: Final = 403
 _PAUSE_SECONDS: Final = 1.0
+"""First back-off in seconds of an owner that cannot be written."""
+
 _ATTEMPTS: Final = 5
+"""Maximum number of attempts of one write while the owner keeps changing."""
+
 _OF_OWNER: Final = "owner"
 
 _ANY: Final = HomeState(State.NONE)
@@ -269,6 +273,10 @@ class UnusableHomes:
             await self._handle.timing.sleep(PACE_SECONDS)
 
     async def _write(self, uid: str, entry: _Unwritten, steps: Steps) -> None:
+        """Write one queued owner if it still needs a write. If the write fails, queue the owner again.
+
+        Raises ``Unreadable``.
+        """
         await self._look_again(entry.kind, entry.obj, steps)
         del self._unwritten[uid]
         for _ in range(_ATTEMPTS):

@@ -176,6 +176,7 @@ class _PreparedRequest(Struct, eq=False):
 
     @property
     def admin_access(self) -> bool:
+        """True if the request has admin access. Alternatives of a request cannot have it."""
         return not self.parent and bool(self.request.admin_access)
 
 
@@ -311,6 +312,9 @@ class AllocationSearch:
         return prepared
 
     def _all_devices(self, where: str, key: RequestKey, request: _PreparedRequest) -> list[_Candidate]:
+        """Return all matching devices, for the allocation mode All. Raises ``AllocationError`` if a pool cannot be used
+        now.
+        """
         devices: list[_Candidate] = []
         start = 0
         for pool in self._pools:
@@ -362,6 +366,11 @@ class AllocationSearch:
         return self._take_any(key, taken, request, alternative, start)
 
     def _first_available(self, claim: int, number: int) -> bool:
+        """Take devices for the first alternative of a request with which the search succeeds. Return false if there is
+        none.
+
+        Raises ``_TooManyResults`` if each alternative would get too many devices.
+        """
         too_many = True
         position = 0
         while (claim, number, position) in self._requests:

@@ -61,11 +61,14 @@ An evaluation that raised ``Unprepared`` needs its outcomes when it is repeated.
 _BYTES_PER_OUTCOME: Final = 400
 _BYTES_PER_POOL: Final = 150
 _BYTES_PER_REQUEST: Final = 600
+"""Estimated sizes of a cached outcome, of each pool that it depends on, and of each request of a cached spec."""
 
 _MAX_SELECTOR_BYTES: Final = 4 << 20
 _MAX_RESULT_BYTES: Final = 4 << 20
 _BYTES_PER_RESULT: Final = 300
 _BYTES_PER_CHARACTER: Final = 40
+"""Maximum sizes of the caches of compiled selectors and of their results, and estimated sizes of their entries."""
+
 _NOT_ALL: Final = unresolvable(REASON_NOT_ALL).by(NAME)
 
 Outcome = Solution | Status

@@ -121,6 +121,7 @@ class Inventory:
         return tuple(self._objects.version(it) for it in _KINDS)
 
     def classes_version(self) -> int:
+        """Return a number that changes when a DeviceClass changes."""
         return self._objects.version(DEVICE_CLASSES)
 
     def slices_for(self, node: str) -> tuple[tuple[ResourceSlice, ...], tuple[ResourceSlice, ...]]:
@@ -151,6 +152,7 @@ class Inventory:
         return self._shared_pools
 
     def device_class(self, name: str) -> DeviceClass | None:
+        """Return the DeviceClass with this name; ``None`` if it does not exist."""
         return self._objects.get(DEVICE_CLASSES, "", name)
 
     def class_of_resource(self, resource: str) -> DeviceClass | None:

@@ -9,6 +9,7 @@ from app.kube.resource_v1 import Allocation, ResourceClaim
 
 
 def has_conditions(allocation: Allocation) -> bool:
+    """Return true if an allocated device has binding conditions."""
     return any(it.binding_conditions for it in allocation.devices)
 
 

@@ -55,6 +55,7 @@ class Occupied:
         return Occupied(self.key, self.domains, dict(self.deltas))
 
     def count(self, value: str) -> int:
+        """Return the number of relevant pods in a domain, including ``deltas``."""
         cached = 0 if self.domains is None else self.domains.count(value)
         return cached + self.deltas.get(value, 0)
 
@@ -176,6 +177,7 @@ class RequiredState:
     # Evaluation of one node.
 
     def evaluate(self, node: NodeInfo) -> Status:
+        """Return the verdict on one node."""
         labels = node.node.labels
         if self.affinity and not self._matches_affinity(labels):
             return AFFINITY

@@ -37,6 +37,7 @@ REASON_UNREAD: Final = UNREAD_REQUESTS
 
 _UNREAD: Final = unresolvable(REASON_UNREAD).by(NAME)
 _FIRST: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+"""Resources that are checked first, in this order."""
 
 
 class _Demand(Struct, frozen=True):

@@ -208,6 +208,7 @@ class PodTopologySpreadArgs(PluginArgs):
 
     @property
     def system_defaulted(self) -> bool:
+        """True if pods without constraints of their own get kube-scheduler's default constraints."""
         return self.defaulting_type == "System"
 
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:

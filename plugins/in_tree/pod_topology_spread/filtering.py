@@ -107,6 +107,7 @@ class HardConstraint:
             self.deltas[value] = self.deltas.get(value, 0) + delta
 
     def evaluate(self, node: NodeInfo) -> Status:
+        """Return the verdict on one node. All binds in flight count as successful."""
         value = node.node.labels.get(self.constraint.topology_key)
         if value is None:
             return NODE_LABEL_NOT_MATCH

@@ -51,7 +51,11 @@ from plugins.in_tree.pod_topology_spread.scoring import SOFT, SoftState, normali
 _MEMO_BYTES: Final = 32 << 20
 _ENTRY_BYTES: Final = 2000
 _PART_BYTES: Final = 200
+"""Maximum size of the cache of constraints, and estimated sizes of an entry and of its parts, in bytes."""
+
 _MOST_REPORTED: Final = 1024
+"""Maximum number of pods remembered as reported by the Event ``DeletionCostIgnored``."""
+
 _INVALID_COST: Final = (
     "the annotation {} is ignored, because {} is not a 32-bit integer: the pod gets its rank among the pods of its "
     "ReplicaSet, if it has one"

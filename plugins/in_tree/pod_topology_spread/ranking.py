@@ -25,6 +25,8 @@ MOST_GIVEN: Final = 4096
 """Maximum number of ranks in memory. A rank is used until the watch shows the pod with it, which takes a moment."""
 
 _MOST_SIZES: Final = 64
+"""Maximum number of topology keys whose number of domains is cached."""
+
 _FEWEST_DOMAINS: Final = 2
 """Minimum number of domains of a key over which pods can be spread."""
 

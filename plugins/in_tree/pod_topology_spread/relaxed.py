@@ -92,6 +92,7 @@ class RelaxedConstraint(HardConstraint):
         return open_names or self.domains.nodes_by_domain()
 
     def excess(self, domain: str) -> int:
+        """Like ``HardConstraint.excess``. Each pod that leaves can also change the limit, so the number is searched."""
         pods = self.domains.count(domain)
 
         def fits_without(number: int) -> bool:

@@ -110,6 +110,8 @@ _STEPS_BETWEEN_PAUSES: Final = 4 * STEPS_BETWEEN_YIELDS
 """Number of steps (about 1 ms) between two yields of ``_precompute``, so that other requests can run."""
 
 _BYTES_PER_RESULT: Final = 300
+"""Estimated size of one result in bytes."""
+
 _NONE: Final[frozenset[str]] = frozenset()
 _TOO_MANY_KEYS: Final = tuple(map(str, range(_MAX_LABEL_KEYS + 1)))
 _NO_VOLUMES: Final = MatchingVolumes((), ())
@@ -258,6 +260,7 @@ class ClaimsEvaluation:
 
     @property
     def all_bound(self) -> bool:
+        """True if no claim waits for a volume."""
         return not self.waiting
 
     # Computation with yields.

@@ -70,6 +70,7 @@ class LabelIndex(Generic[T]):
         self.keys: dict[str, int] = {}
 
     def add(self, name: Hashable, member: T, topologies: Collection[Topology] | None, keys: Iterable[str]) -> None:
+        """Add an object. Without effect if ``topologies`` is ``None``, because no node can use the object."""
         if topologies is None:
             return
         add(dict.fromkeys(keys, 1), self.keys)
