@@ -134,7 +134,7 @@ class Election:
         return self.term is not None and self._clock() < self._renewed_at + self._renew_deadline
 
     def may_post(self, seconds: float) -> str:
-        """Return why a write with this time limit must not be sent now; empty if this replica's tenure lasts longer."""
+        """Return why a write with this time limit (in seconds) must not be sent now; empty if the tenure is longer."""
         if not self.leads:
             return "this replica does not lead"
         if self._renewed_at + self._lease_duration - self._clock() <= seconds:

@@ -81,7 +81,7 @@ class Queue:
     def __init__(self) -> None:
         self._ready: OrderedDict[str, deque[Series]] = OrderedDict()
         self._later: list[tuple[float, int, Series]] = []
-        self._turns = itertools.count()
+        self._numbers = itertools.count()
         self._sizes: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -122,7 +122,7 @@ class Queue:
     def add_later(self, series: Series) -> None:
         """Add a series that must not be written before the time in its field ``not_before``."""
         self._in(series)
-        heappush(self._later, (series.not_before, next(self._turns), series))
+        heappush(self._later, (series.not_before, next(self._numbers), series))
 
     def take(self, now: float) -> Series | None:
         """Remove and return the oldest series of the next namespace; ``None`` if no series may be written yet."""
@@ -136,7 +136,7 @@ class Queue:
                 self._ready[namespace] = ready
             if series.not_before <= now:
                 return self._out(series)
-            heappush(self._later, (series.not_before, next(self._turns), series))
+            heappush(self._later, (series.not_before, next(self._numbers), series))
         return None
 
     def next_at(self) -> float | None:

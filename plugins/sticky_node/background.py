@@ -27,7 +27,7 @@ _STEP: Final = 32
 """Number of items between two pauses of a generator. Generators count items instead of measuring time."""
 
 STEP_SECONDS: Final = 0.001
-"""Processor time in seconds after which a task yields. It first finishes the current item."""
+"""Seconds of work after which a task yields. It first finishes the current item."""
 
 
 TICK_SECONDS: Final = 0.25

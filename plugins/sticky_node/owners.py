@@ -100,8 +100,9 @@ class Owners:
         self._controlled: Final = tuple(objects.by_controller(it) for it in self.controllers())
 
     def of(self, pod: Pod) -> Owner | Missing | None:
-        """Return the owner that keeps the pod's home; ``None`` if no rule applies, or the chain ends early. Raises
-        ``Unreadable``.
+        """Return the owner that keeps the pod's home; ``None`` if no rule matches the pod's controllers and claims.
+
+        The result is ``Missing`` if an object on the way to the owner is not in the snapshot. Raises ``Unreadable``.
         """
         owner = self._by_controllers(pod)
         return owner if owner is not None or self._claims is None else self._by_claims(pod, self._claims)

@@ -65,7 +65,7 @@ from plugins.sticky_node.pods import ActivePods, is_target
 from plugins.sticky_node.policy import Action, Decider, Decision, Policies, Reason, is_held, kinds_of_policies
 from plugins.sticky_node.reconciler import Reconciler
 from plugins.sticky_node.recorder import Recorder
-from plugins.sticky_node.reports import Listing, NodeStateFigures, PodStateFigures
+from plugins.sticky_node.reports import Listing, NodeStateMetrics, PodStateMetrics
 from plugins.sticky_node.unusable_homes import UnusableHomes
 from plugins.sticky_node.waiting_pods import PodWaker
 
@@ -116,10 +116,10 @@ class StickyNode(
         self._pending = PendingHomes()
         self._recorder = Recorder(self._owners, self._active, self._pending, handle)
         scan = HomeScan(self._owners, handle.objects)
-        self._pod_state_figures = PodStateFigures(scan, handle.objects, self._pending)
+        self._pod_state_metrics = PodStateMetrics(scan, handle.objects, self._pending)
         self._home_states = HomeStates(args, handle)
         self._policies = Policies(args, handle.objects)
-        self._node_state_figures = NodeStateFigures(scan, self._home_states, self._policies)
+        self._node_state_metrics = NodeStateMetrics(scan, self._home_states, self._policies)
         self._clocks = clocks = GraceClocks(self._home_states, self._owners, handle)
         self._failed_at = -inf
         self._decider = Decider(args, self._policies, self._home_states, clocks, handle.timing.wall_clock)
@@ -376,8 +376,8 @@ class StickyNode(
             report_edits(kind, old, new, self._handle.event_recorder)
 
     def figures(self) -> Iterator[Figure | None]:
-        yield from self._pod_state_figures.figures()
-        yield from self._node_state_figures.figures()
+        yield from self._pod_state_metrics.figures()
+        yield from self._node_state_metrics.figures()
 
     async def run(self) -> None:
         """Run all background loops until cancelled.

@@ -112,7 +112,7 @@ class Recorder:
         return next((it for it in claims if it.makes(owner) and self._decides(it)), None)
 
     def _claim_on(self, pod: Pod) -> Claim | None:
-        """Return the claim on a bound pod; ``None`` if it names another node, or if it is already in memory.
+        """Return the open claim on a bound pod; ``None`` if it has none, or if the claim is already in memory.
 
         The target of a migration makes no home by its bind, because the migration has only begun.
         """

@@ -42,7 +42,7 @@ _HOMES: Final = "Homes by state: at_home, elsewhere, waiting, idle, node_gone or
 _LONGEST: Final = "Age of the oldest pod that waits for its home; 0 if none does."
 
 
-class PodStateFigures:
+class PodStateMetrics:
     """Metrics of homes by the state of their pods, recomputed on every call."""
 
     def __init__(self, scan: HomeScan, objects: Objects, pending: PendingHomes) -> None:
@@ -102,7 +102,7 @@ _BY_NODE: Final = (
 )
 
 
-class NodeStateFigures:
+class NodeStateMetrics:
     """Metrics of homes by the state of their nodes, recomputed on every call. Policies of pods are not considered."""
 
     def __init__(self, scan: HomeScan, home_states: HomeStates, policies: Policies) -> None:

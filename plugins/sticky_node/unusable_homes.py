@@ -30,7 +30,7 @@ from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.pods import slots
 from plugins.sticky_node.policy import Policies, unknown_policy
 
-PACE_SECONDS: Final = 0.02
+WRITE_INTERVAL_SECONDS: Final = 0.02
 """Delay after each write, which limits writes to 50 per second."""
 
 REST_SECONDS: Final = 5.0
@@ -270,7 +270,7 @@ class UnusableHomes:
             except Unreadable:  # the owner cannot be read now: retry later
                 entry.pause = next_delay(entry.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
                 self._wait(uid, entry, entry.pause)
-            await self._handle.timing.sleep(PACE_SECONDS)
+            await self._handle.timing.sleep(WRITE_INTERVAL_SECONDS)
 
     async def _write(self, uid: str, entry: _Unwritten, steps: Steps) -> None:
         """Write one queued owner if it still needs a write. If the write fails, queue the owner again.

@@ -52,22 +52,22 @@ FIRST_ASK_SECONDS: Final = 3.0
 
 ASK_AGAIN_SECONDS: Final = 15.0
 LONGEST_ASK_SECONDS: Final = 480.0
-"""Minimum and maximum time between two queries about a pod. The time doubles, because the reason of most pods never
-changes.
-"""
+"""Minimum and maximum time between two evaluations of a pod's home. It doubles, because most reasons never change."""
 
 MOST: Final = 1024
-"""Maximum number of pods queried. Further pods get no Event."""
+"""Maximum number of pods whose homes are evaluated. Further pods get no Event."""
 
 MOST_OF_NAMESPACE: Final = 128
-"""Maximum number of pods queried in one namespace, so that one tenant cannot displace all others."""
+"""Maximum number of these pods in one namespace, so that one tenant cannot displace all others."""
 
-PACE_SECONDS: Final = 0.1
-"""Delay between two queries."""
+EVALUATION_INTERVAL_SECONDS: Final = 0.1
+"""Delay between two evaluations."""
 
 
 class _RefusedPod(Struct):
-    """Pod rejected by its usable home. ``not_before``: monotonic time of the next query. ``reported``: last Event."""
+    """Pod rejected by its usable home. ``not_before``: monotonic time of the next evaluation. ``reported``: home and
+    reasons of the last Event.
+    """
 
     pod: Pod
     not_before: float
@@ -117,7 +117,7 @@ class HomeRefusalReporter:
         return refused.reported[1] if refused is not None and refused.reported[0] == home else ""
 
     async def run(self) -> None:
-        """Query one pod at a time until cancelled."""
+        """Evaluate the home of one pod at a time, until cancelled."""
         while True:
             now = self._handle.timing.clock()
             due = next((uid for uid, it in self._pods.items() if it.not_before <= now), None)
@@ -125,7 +125,7 @@ class HomeRefusalReporter:
                 await self._handle.timing.sleep(TICK_SECONDS)
             else:
                 await self._query(due)
-                await self._handle.timing.sleep(PACE_SECONDS)
+                await self._handle.timing.sleep(EVALUATION_INTERVAL_SECONDS)
 
     async def _query(self, uid: str) -> None:
         refused = self._pods[uid]

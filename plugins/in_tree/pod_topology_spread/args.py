@@ -147,8 +147,8 @@ class Beyond(BaseModel):
     the spread. ``rerank``: true to also change the cost of bound pods, so that they close the holes that deleted pods
     leave.
 
-    The last two options never affect a verdict. ``domains``: domains of a topology key that exist even while they have
-    no node. ``remember``: seconds for which Homeport remembers domains that had nodes.
+    Two options never affect a verdict. ``domains``: domains of a topology key that exist even while they have no node.
+    ``remember``: seconds for which Homeport remembers domains that had nodes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)

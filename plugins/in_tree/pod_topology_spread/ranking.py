@@ -179,7 +179,7 @@ class Ranks:
 
 
 def _free_number(taken: Collection[int], skipped: int) -> int:
-    """Return the number that is not taken, after the ``skipped`` smallest numbers that are not taken."""
+    """Return the smallest number that is not in ``taken``, after the ``skipped`` smallest such numbers."""
     number = 0
     while skipped or number in taken:
         skipped -= number not in taken
