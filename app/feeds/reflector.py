@@ -241,7 +241,7 @@ class Reflector(Generic[T]):
         page = await read_page(raw)
         newest = version_number(page.metadata.resource_version or "")
         if newest < 0:
-            raise ApiUnavailable("versions that do not compare")
+            raise ApiUnavailable("the resource versions cannot be compared")
         return newest
 
     def start_over(self) -> None:
@@ -315,7 +315,7 @@ class Reflector(Generic[T]):
                 page = await self._apply_page(resource, size, token, unconfirmed)
             except AnswerTooLong as error:
                 if not size.shrink():
-                    raise self._list_given_up("a page of one object is too long") from error
+                    raise self._list_given_up("a page with a single object is too long") from error
                 continue
             is_fruitless = self._object_count() - len(unconfirmed) <= known
             if is_fruitless or not token:

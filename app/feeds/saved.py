@@ -54,7 +54,7 @@ def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]], optiona
         raise SavedClusterError(f"{path}: cannot be read: {cause}") from None
     loaded = load_objects(objects_in(text, str(path)), cluster, kinds, str(path), optional)
     if not cluster.nodes:
-        raise SavedClusterError(f"{path}: no Node in it: there is nothing to schedule to")
+        raise SavedClusterError(f"{path}: it has no Node: there is nothing to schedule to")
     return loaded
 
 

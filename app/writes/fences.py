@@ -178,7 +178,7 @@ class Fences:
             return
         state = pod_state(raw, pod)
         if (state.uid, state.resource_version) == (pod.uid, pod.resource_version):
-            raise ApiUnavailable(f"the fence of pod {pod} has not moved its version")
+            raise ApiUnavailable(f"the fence of pod {pod} has not changed its version")
         self._take_in(pod, raw)
 
     async def _read(self, pod: Pod) -> None:

@@ -450,7 +450,7 @@ def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
     homes = tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
     if not any(it.by_name for it in args.owners):
         return homes
-    return (*homes, Writes(HOMES, "what is remembered of homes", whole=True))
+    return (*homes, Writes(HOMES, "remembered homes", whole=True))
 
 
 def _needs(args: StickyNodeArgs) -> Needs:

@@ -187,7 +187,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
             return Explanation(unblock=(f"the pod's constraints cannot be read: {invalid}",))
         unread = self._unread(pod)
         if unread:
-            return Explanation(unblock=(f"{unread} is longer than what is read of a pod: make it shorter",))
+            return Explanation(unblock=(f"{unread} is too long, so Homeport does not read it: make it shorter",))
         return explained(pod, self._hard_state(pod, hard), soft, self._counts)
 
     def _explained(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
