@@ -37,7 +37,7 @@ from msgspec import Struct
 from app.config.sections import LONGEST_LEASE
 from app.kube.meta_v1 import micro_time, precedes
 from app.replicas.lease_record import ADDRESS, LEASES, SCHEDULERS, LeadershipTerm, LeaseRecord
-from app.writes.callers import EVERYBODY, NOBODY, Callers
+from app.writes.callers import ALL_CALLERS, NO_CALLERS, Callers
 
 LONGEST_POST: Final = 10.0
 """Upper bound of the time limit of a Binding request, in seconds."""
@@ -120,7 +120,7 @@ class Election:
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
         self._next_term: LeadershipTerm | None = None
-        self._callers = NOBODY  # Schedulers for the next write; those of a holder include all recorded ones.
+        self._callers = NO_CALLERS  # Schedulers for the next write; those of a holder include all recorded ones.
         self._sent_callers: Callers | None = None  # Schedulers in the last write; None before it, or if it failed.
         self._retired = self._resigned = False
         self.is_candidate = True
@@ -145,7 +145,7 @@ class Election:
     def recorded(self) -> Callers:
         """Schedulers whose pods this replica may bind, because the Lease lists them; empty if it is not the holder."""
         callers = self.record.callers if self.record is not None and self._is_ours() else None
-        return NOBODY if callers is None else callers
+        return NO_CALLERS if callers is None else callers
 
     def remember(self, scheduler_name: str) -> None:
         """Add a scheduler to the next write of the Lease; no effect if another replica holds the Lease."""
@@ -244,7 +244,7 @@ class Election:
         record, now = self.record, self._clock()
         self._terms += 1
         if self.released:
-            return LeadershipTerm(self._terms, safe_at=now, fence=NOBODY, predecessor="")
+            return LeadershipTerm(self._terms, safe_at=now, fence=NO_CALLERS, predecessor="")
         safe_at = max(now, self._holder_tenure.safe_at, self._deleted_tenure.safe_at)
         predecessor = record.holder_shown if record is not None else ""
         return LeadershipTerm(self._terms, safe_at, self._inherited(), predecessor, together=self._has_ended_holder())
@@ -256,12 +256,12 @@ class Election:
         """
         record = self.record
         if self._deleted:
-            return EVERYBODY
+            return ALL_CALLERS
         if record is None:
-            return NOBODY
+            return NO_CALLERS
         if not record.holder:
-            return record.callers if record.callers is not None and not record.callers.everybody else NOBODY
-        return record.callers if record.callers is not None else EVERYBODY
+            return record.callers if record.callers is not None and not record.callers.is_all else NO_CALLERS
+        return record.callers if record.callers is not None else ALL_CALLERS
 
     def resignation(self) -> dict[str, Any]:
         """Return the Lease without a holder, and stop leading at once, even if the write fails."""
@@ -307,7 +307,7 @@ class Election:
             self._callers = self._callers.with_(self.recorded)
             if self.term is None and self._next_term is not None:
                 self.term, self._next_term = self._next_term, None
-                self._deleted = self._deleted and not self.term.fence.everybody
+                self._deleted = self._deleted and not self.term.fence.is_all
             return
         self._stop_leading()
         if record is not None:

@@ -138,7 +138,7 @@ class WriteBudgetExhausted(Exception):  # not an error
 
 
 class _Backoff(Struct):
-    """Back-off of an object. ``seconds``: its length · ``until``: its end on the monotonic clock."""
+    """Back-off of an object. ``seconds``: its length. ``until``: its end on the monotonic clock."""
 
     seconds: float
     until: float

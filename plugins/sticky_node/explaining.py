@@ -30,7 +30,7 @@ def explain_home(
 ) -> Explanation:
     """Explain filter's decision. ``claim``: the claim that makes a home that is not recorded yet; otherwise ``None``.
 
-    ``made``: true if the claim's pod is bound · ``cause``: why its home could not be written.
+    ``made``: true if the claim's pod is bound. ``cause``: why its home could not be written.
     """
     home, applied = decision.home, decision.applied
     row = (

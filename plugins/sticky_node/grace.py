@@ -238,7 +238,7 @@ class HomeAttempts:
     """Latest attempt to nominate each pod to its soft home, by the pod's UID. If the home changes, a new attempt
     begins.
 
-    ``clock``: monotonic, in seconds · ``wall_clock``: seconds since 1970.
+    ``clock``: monotonic, in seconds. ``wall_clock``: seconds since 1970.
     """
 
     def __init__(self, clock: Clock, wall_clock: Clock) -> None:

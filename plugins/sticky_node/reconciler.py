@@ -139,7 +139,7 @@ class Reconciler:
 class _Correction(Struct):
     """Corrections for one object.
 
-    ``written``: annotations to write · ``copied``: slots with copied homes · ``is_all``: false if something cannot be
+    ``written``: annotations to write. ``copied``: slots with copied homes. ``is_all``: false if something cannot be
     decided yet.
     """
 

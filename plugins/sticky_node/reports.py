@@ -154,9 +154,9 @@ _DATED: Final = _AWAY | _ORPHANED
 
 
 class HomeDescription(NamedTuple):
-    """State of a home for display. ``source``: origin of the policy · ``since``: in RFC 3339, empty if unknown.
+    """State of a home for display. ``source``: origin of the policy. ``since``: in RFC 3339, empty if unknown.
 
-    ``mark``: cause of the node's state · ``holds``: true if the pod waits while the node accepts no pods.
+    ``mark``: cause of the node's state. ``holds``: true if the pod waits while the node accepts no pods.
     """
 
     state: State

@@ -78,7 +78,7 @@ class _RefusedPod(Struct):
 class HomeRefusalReporter:
     """Reports why a usable home rejects a pod, by evaluating the in-tree filters for the home.
 
-    ``newest``: returns the pod's newest version, ``None`` once it no longer waits · ``decided``: returns the decision.
+    ``newest``: returns the pod's newest version, ``None`` once it no longer waits. ``decided``: returns the decision.
     """
 
     def __init__(self, owners: Owners, handle: Handle, newest: Callable[[Pod], Pod | None], decided: Decide) -> None:
