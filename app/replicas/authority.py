@@ -240,7 +240,7 @@ class Authority:
 
         If the authority has expired, ``_settle`` reports it.
         """
-        if self._is_valid_now(self._pair) and certificate_info(self._serving.certificates).is_due(self._clock()):
+        if self._is_valid_now(self._pair) and certificate_info(self._serving.certificates).needs_renewal(self._clock()):
             self._serving = await asyncio.to_thread(self._issued, self._pair)
 
     def _issued(self, authority: Pair) -> Pair:
@@ -279,7 +279,7 @@ class Authority:
                 return False
             self._provided = (self._pair, pair)
         info = certificate_info(pair.certificates)
-        return info.common_name == self._spec.client_name and not info.is_due(self._clock())
+        return info.common_name == self._spec.client_name and not info.needs_renewal(self._clock())
 
     async def _read(self, name: str) -> _Secret:
         return _SECRETS.decode(await self._client.get(SECRETS, self._spec.namespace, name))

@@ -181,15 +181,15 @@ class Election:
     # next step
 
     def next_step(self) -> Step:
-        now = self._clock()
-        due = self._due(now)
-        if due > now:
-            return Step("wait", due - now)
+        now, at = self._clock(), self._next_request_at()
+        if at > now:
+            return Step("wait", at - now)
         if not self._known or not self._may_write(now):
             return Step("read")
         return Step("write")
 
-    def _due(self, now: float) -> float:
+    def _next_request_at(self) -> float:
+        """Return the time from which the Lease must be read or written again."""
         if not self._known:
             return self._retry_at
         if self._is_ours():

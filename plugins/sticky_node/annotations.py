@@ -70,7 +70,7 @@ class ClaimSource(StrEnum):
 class Claim(Struct, frozen=True):
     """Claim of a pod: ``node`` becomes the owner's home.
 
-    ``after`` and ``replaces``: the owner's ``home-pod`` and home when the pod was bound; empty if there was none ·
+    ``after`` and ``replaces``: the owner's ``home-pod`` and home when the pod was bound; empty if there was none.
     ``decides``: last result of ``ActivePods.decides``, which tells if the pod may make the home.
     """
 

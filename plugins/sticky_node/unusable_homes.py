@@ -112,8 +112,8 @@ class UnusableHomes:
         self._stamp: tuple[object, object] = (None, None)
         self._looked_at = -LOOK_SECONDS
         self._unwritten: dict[str, _Unwritten] = {}
-        self._resting: list[tuple[float, int, str]] = []
-        self._due: list[tuple[float, int, str]] = []
+        self._delayed: list[tuple[float, int, str]] = []
+        self._ready: list[tuple[float, int, str]] = []
         self._numbers = count()
         self._pauses: dict[str, _WritePause] = {}
         self._reporter = StateReporter(self._handle)
@@ -255,15 +255,15 @@ class UnusableHomes:
     async def write(self, seconds: float, steps: Steps) -> None:
         """Write queued owners for at most ``seconds``: owners without failures first, then in queue order."""
         begun = self._handle.timing.clock()
-        while self._resting and self._resting[0][0] <= begun:
-            _, number, uid = heappop(self._resting)
-            heappush(self._due, (self._unwritten[uid].pause, number, uid))
+        while self._delayed and self._delayed[0][0] <= begun:
+            _, number, uid = heappop(self._delayed)
+            heappush(self._ready, (self._unwritten[uid].pause, number, uid))
             await steps()
-        while self._due:
+        while self._ready:
             now = self._handle.timing.clock()
             if now >= begun + seconds or now < self._barred_until:
                 return
-            _, _, uid = heappop(self._due)
+            _, _, uid = heappop(self._ready)
             entry = self._unwritten[uid]
             try:
                 await self._write(uid, entry, steps)
@@ -329,4 +329,4 @@ class UnusableHomes:
     def _wait(self, uid: str, entry: _Unwritten, seconds: float) -> None:
         """Queue an owner after a delay. Each owner is in only one of the two queues, once."""
         self._unwritten[uid] = entry
-        heappush(self._resting, (self._handle.timing.clock() + seconds, next(self._numbers), uid))
+        heappush(self._delayed, (self._handle.timing.clock() + seconds, next(self._numbers), uid))
