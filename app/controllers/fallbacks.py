@@ -59,7 +59,7 @@ class SpreadFallbacks:
         self._warned: set[str] = set()
 
     async def run(self) -> None:
-        """Check each second which pods can still be evaluated by all rules, until cancelled.
+        """Check each second which pods of the table can still be evaluated by all rules, until cancelled.
 
         While a pod cannot be, its constraints are hard again. On cancellation, the table is cleared, so that all
         constraints are hard.

@@ -11,10 +11,10 @@ Homeport then copies the home to the owner, together with the UID of the pod:
                    homeport.dev/home-after    ``home-pod`` of its owner at the time; absent if there was none
                    homeport.dev/home-replaces home of its owner at the time; absent if there was none
 
-The annotations on a pod are its claim. It is open while the owner still has the ``home-pod`` that the claim names. So
-only one of the pods bound under the same ``home-pod`` is recorded, and only once. A claim replaces only the home that
-existed when its pod was bound. A newer edit by a user takes precedence and closes the claim. A home that a user removed
-does not come back: ``home-pod`` remains, and older claims name another value. The target pod of a migration carries the
+The annotations on a pod are its *claim*. It is open while its ``home-after`` equals the owner's ``home-pod``. So of the
+pods bound under one ``home-pod``, only one is recorded, and only once. A claim replaces only the home in its
+``home-replaces``. After an edit by a user, the claim is closed and the home stays. A home that a user removed does not
+come back: ``home-pod`` remains, and older claims have another ``home-after``. The target pod of a migration carries the
 open claim of the source pod, with the source pod's node, because the source pod will be deleted.
 
 Clones and restores copy annotations. So home annotations are ignored if ``home-owner`` has the UID of another object.

@@ -44,8 +44,8 @@ Slot = tuple[str, str]
 class Owner(Struct, frozen=True):
     """Object that keeps a pod's home. ``slot``: distinguishes the homes of one owner; empty if it has only one.
 
-    ``controller``: the object that the pod's controller reference names; the owner itself if it was not found from a
-    pod, or by a volume claim. ``before``: Home remembered from a predecessor of the same name.
+    ``controller``: the object that the pod's controller reference names; the owner itself if it was found in another
+    way. ``before``: Home remembered from a predecessor of the same name.
     """
 
     kind: Kind[AnnotatedObject]
