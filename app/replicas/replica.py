@@ -6,8 +6,8 @@
                    the Lease lists, first in namespaces in which a bind waits
     hand-over   begin no new binds, settle binds in flight, release the Lease, stay until another replica leads
 
-If the previous leader released the Lease, step 1 and the fences are skipped. If it was a process of the same pod that
-has ended, step 1 is skipped, and all pods of step 3 are fenced off before any Binding.
+If the previous leader released the Lease, step 1 and the fences are skipped. If the previous leader was a process of
+the same pod that has ended, only step 1 is skipped. Then all pods of step 3 are fenced off before any Binding.
 
 Not here: HTTP. ``app.server.forward`` forwards verbs to the leader.
 """

@@ -5,9 +5,9 @@ threads, and the Bindings of a batch share this cost. If four Bindings were sent
 until the window ends. Then they are sent one directly after the other. Their answers, and the writes of schedulers that
 follow, arrive together too.
 
-At a low rate, Bindings are sent at once. They are also sent at once while a request waits for the result of a bind,
-because a held Binding would delay that request, and for one second after. A client that binds one pod after the other
-gains nothing from batches. So after two batches of one Binding in a row, Bindings are sent at once for one second.
+At a low rate, Bindings are sent at once. They are also sent at once while a request waits for the result of a bind, and
+for one second after. A held Binding would delay that request. A client that binds one pod after the other gains nothing
+from batches. So after two batches of one Binding in a row, Bindings are sent at once for one second.
 
 The decision is checked when the Binding is sent, after any delay here (``bind_guard``).
 """
