@@ -87,7 +87,7 @@ class Case:
         """Pod spec that is the key of the pod's excluded nodes in ``pacing.Excluded``."""
         return (self.whole or self.pod).spec
 
-    def hear(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:
+    def process_answer(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:
         """Process the outcome of a filter call for the pod. ``only`` is the node name if the request had just one."""
         passed = outcome == "feasible"
         if only and only == self.node:

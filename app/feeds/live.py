@@ -119,7 +119,7 @@ class LiveFeed:
         self._background = Background()
         self._missed = Newest[tuple[Kind[Any], str, str], _FailedRead](_MOST_MISSED)
         self._faults: dict[Kind[Any], tuple[str, float]] = {}
-        self._heard_until = -inf
+        self._fresh_until = -inf
 
     @property
     def client(self) -> KubeClient:
@@ -277,7 +277,7 @@ class LiveFeed:
         return all(self._reflectors[kind].follows for kind in (NODES, PODS))
 
     def problem(self) -> str:
-        if not self._faults and monotonic() < self._heard_until:
+        if not self._faults and monotonic() < self._fresh_until:
             return ""
         for kind, (fault, since) in self._faults.items():
             if self._reflectors[kind].last_contact <= since:
@@ -288,7 +288,7 @@ class LiveFeed:
         for kind, reflector in self._reflectors.items():
             if reflector.last_contact < oldest:
                 return f"nothing heard of {kind!r} ({_condition(reflector)}) for more than {self._max_age:g} s"
-        self._heard_until = min(it.last_contact for it in self._reflectors.values()) + self._max_age
+        self._fresh_until = min(it.last_contact for it in self._reflectors.values()) + self._max_age
         return ""
 
     def _waiting_for(self) -> str:

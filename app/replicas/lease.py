@@ -111,7 +111,7 @@ class Election:
         self._known = False  # False if the record can be outdated, so that the Lease must be read before a write.
         # True from the deletion of a known Lease until a term of this replica fences off the pods of all schedulers.
         self._deleted = False
-        self._heard_at = -inf
+        self._observed_at = -inf
         self._retry_at = -inf
         self._sent_at = -inf  # Send time of the last write, with or without an answer.
         self._renewed_at = -inf  # Send time of the last successful write.
@@ -195,7 +195,7 @@ class Election:
         if self._is_ours():
             unrecorded = self._callers not in (self._sent_callers, self.recorded)
             return self._retry_at if unrecorded else max(self._sent_at + self._retry_period, self._retry_at)
-        poll = self._heard_at + _POLL * self._retry_period
+        poll = self._observed_at + _POLL * self._retry_period
         if self._retired or not self.is_candidate:
             return max(poll, self._retry_at)
         return max(min(poll, self._free_at), self._retry_at)
@@ -297,7 +297,7 @@ class Election:
         if lagging and known is not None and record is not None and precedes(record.version, known.version):
             return  # outdated; a Lease from a read never is, even if a restored backup of etcd has an older version
         now = self._clock()
-        self._known, self._heard_at = True, now
+        self._known, self._observed_at = True, now
         if known is not None and record is not None and (record.uid, record.version) == (known.uid, known.version):
             return
         if known is not None and (record is None or record.uid != known.uid):
