@@ -14,7 +14,10 @@ def has_conditions(allocation: Allocation) -> bool:
 
 
 def is_ready(claim: ResourceClaim, allocation: Allocation) -> bool | None:
-    """Return true if all binding conditions are true; ``None`` if a binding failure condition is true."""
+    """Return true if all binding conditions are true; ``None`` if a binding failure condition is true.
+
+    Devices are checked in order, and the first device that is not ready decides.
+    """
     for device in allocation.devices:
         if device.binding_conditions:
             status = next((status for status in claim.devices if status.device == device.device), None)
