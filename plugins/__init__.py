@@ -1,10 +1,10 @@
 """Plugins shipped with Homeport, in the order of the catalogue (``README.md`` in this directory).
 
 ``sticky_node`` is Homeport's own plugin; those in ``in_tree`` are equivalents of kube-scheduler's. Each plugin is one
-module or package. Plugins import only ``app.framework`` and the object models of ``app.kube``; a ``Handle`` gives
+module or package. Plugins import only ``app.framework`` and the object models of ``app.kube``; a ``Handle`` gives them
 access to everything else.
 
-Plugins do no I/O of their own, start no threads and do not know each other.
+Plugins do no I/O of their own, start no threads and do not import each other.
 """
 
 from __future__ import annotations

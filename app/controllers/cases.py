@@ -35,6 +35,8 @@ LONGEST_QUIET_SECONDS: Final = 0.1
 """Maximum delay of the patch in seconds, if each new refusal of the pod delays it by ``QUIET_SECONDS`` again."""
 
 _SHORTEST_SECONDS: Final = 0.001
+"""Minimum seconds of a pause, so that each pause lets other tasks run."""
+
 
 Effect = Literal["hit", "refused", "overtaken", "lost", "unanswered"]
 """Effect of a nomination.
@@ -52,12 +54,13 @@ class Case:
 
     ``pod`` is the pod of the request until the cache has it (``seen``), then the cached pod. If the cache does not have
     it by ``unknown_until``, the case ends. ``whole`` is the pod with all fields that in-tree filters read, once it was
-    fetched. ``shown`` is the number of node names in the request that was refused. ``shape`` is set by the first
-    evaluation.
+    fetched. ``shown`` is the number of node names in the request that was refused. ``shape`` is the ``pacing.Shape`` of
+    the pod, which the first evaluation sets.
 
-    ``node`` is the node of the last nomination, and ``effect`` is the future of its effect. ``counted`` is true once a
-    metric has counted the pod. ``called`` is set at each filter call for the pod. ``over`` is set once the pod needs no
-    nomination any more.
+    ``node`` is the node of the last nomination, ``taken_at`` the time at which it was written (``None`` before), and
+    ``effect`` the future of its effect. ``unseen`` counts refused requests since then that lack the nomination.
+    ``lost`` counts lost nominations. ``counted`` is true once a metric has counted the pod. ``called`` is set at each
+    filter call for the pod. ``over`` is set once the pod needs no nomination any more.
     """
 
     def __init__(self, pod: Pod, shown: int, now: float) -> None:
@@ -84,7 +87,7 @@ class Case:
         """Pod spec that is the key of the pod's excluded nodes in ``pacing.Excluded``."""
         return (self.whole or self.pod).spec
 
-    def hear(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:
+    def process_answer(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:
         """Process the outcome of a filter call for the pod. ``only`` is the node name if the request had just one."""
         passed = outcome == "feasible"
         if only and only == self.node:
@@ -114,7 +117,8 @@ class Case:
         return self.effect
 
     def _miss(self, pod: Pod, now: float) -> None:
-        """Process a refusal of the pod: if the refused request lacks the written nomination, the latter might be lost.
+        """Process a refusal of the pod: if the refused request lacks a nomination that was written, this nomination
+        might be lost.
 
         The first such request proves nothing, because it might have been sent before the patch. The nomination is lost
         at the second one, or if the first one comes late.
@@ -160,6 +164,7 @@ class NominationStep(Struct, frozen=True):
 
 
 LEAVE: Final = NominationStep()
+"""The pod needs no further evaluation."""
 
 
 def is_settled(pod: Pod) -> bool:

@@ -1,4 +1,4 @@
-"""Expires cached verdicts whose end time has come.
+"""Expires cached verdicts that are valid only until a given time.
 
 Pods that the plugin of such a verdict refused are then evaluated again. Pods that fit a node now are activated.
 """

@@ -1,7 +1,8 @@
-"""Relaxes hard spread constraints that have kept pods waiting for long, as the option ``fallback`` of a profile says.
+"""Relaxes hard spread constraints that have kept pods waiting for long, for profiles with the option ``fallback``.
 
-The time counts from the first judgement of all rules that finds that a constraint alone keeps the pod from a node. The
-Event ``SpreadRelaxed`` says that the constraint is soft from now on, and the scheduler retries the pod.
+``spread_events`` evaluates each waiting pod repeatedly by all rules. The time of a constraint begins with the first
+evaluation in which this constraint alone keeps the pod from a node. After the configured time, the constraint is soft
+for this pod. The Event ``SpreadRelaxed`` reports this, and the scheduler retries the pod.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ UNKNOWN: Final = "FallbackUnknown"
 ACTION: Final = "Filtering"
 
 CHECK_SECONDS: Final = 1.0
-"""Seconds between two checks of the data that the rule needs."""
+"""Seconds between two checks of the data that the evaluations need."""
 
 LONGEST_PAUSE: Final = 60.0
-"""Maximum seconds between two judgements of a pod of a profile with ``fallback``."""
+"""Maximum seconds between two evaluations of a pod of a profile with ``fallback``."""
 
 
 class SpreadFallbacks:
     """Writes the table of relaxed constraints while this replica leads.
 
-    ``profile_of``: returns the name of the pod's profile, or "". ``not_usable``: returns why a pod cannot be judged by
-    all rules now, or "".
+    ``profile_of``: returns the name of the pod's profile, or "". ``not_usable``: returns why a pod of that profile
+    cannot be evaluated by all rules now, or "".
     """
 
     def __init__(
@@ -55,29 +56,35 @@ class SpreadFallbacks:
         self._events = events
         self._activate = activate
         self._clock = clock
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     async def run(self) -> None:
-        """Check each second that the rule can still be used, until cancelled. Then no constraint is relaxed."""
+        """Check each second which pods of the table can still be evaluated by all rules, until cancelled.
+
+        While a pod cannot be, its constraints are hard again. On cancellation, the table is cleared, so that all
+        constraints are hard.
+        """
         try:
             while True:
                 await asyncio.sleep(CHECK_SECONDS)
                 again = self._table.refresh(self._usable)
-                self._told = {uid for uid in self._told if self._table.has(uid)}
+                self._warned = {uid for uid in self._warned if self._table.has(uid)}
                 self._activate([pod for key in again if (pod := self._cluster.pod(*key)) is not None])
         finally:
             self._table.clear()
-            self._told.clear()
+            self._warned.clear()
 
     def judged(self, pod: Pod, alone: Collection[str]) -> None:
-        """Record a judgement of all rules: the topology keys of the constraints that alone keep the pod from a node."""
+        """Record an evaluation by all rules. ``alone``: topology keys of the constraints that each alone keep the pod
+        from a node.
+        """
         profile = self._profile_of(pod)
         after = self._table.after(profile)
         if after is None:
             return
         value = pod.annotations.get(ANNOTATION)
-        if value is not None and value != NEVER and alone and pod.uid not in self._told:
-            self._told.add(pod.uid)
+        if value is not None and value != NEVER and alone and pod.uid not in self._warned:
+            self._warned.add(pod.uid)
             note = f"the annotation {ANNOTATION} is {shown(value)}; its only value is {NEVER}, so it is ignored"
             self._events.event(Reference.to_pod(pod), None, "Warning", UNKNOWN, ACTION, note)
         key = self._table.judged(pod, profile, () if value == NEVER else alone, self._clock())
@@ -88,15 +95,18 @@ class SpreadFallbacks:
             self._activate((pod,))
 
     def is_observed(self, pod: Pod) -> bool:
-        """Return true if the pod must still be judged, although filter does not refuse it at present."""
+        """Return true if the pod must still be evaluated, although filter does not refuse it at present."""
         return self._table.has_relaxed(pod.uid)
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that is no longer judged."""
+        """Forget a pod that is no longer evaluated."""
         self._table.forget(uid)
 
     def next_judgement(self, pod: Pod, planned: float) -> float:
-        """Return the time of the next judgement, at the latest when a constraint becomes soft."""
+        """Return the time of the next evaluation: ``planned``, or earlier if the profile has the option ``fallback``.
+
+        Then it is at most ``LONGEST_PAUSE`` seconds from now, and not after a constraint can become soft.
+        """
         profile = self._profile_of(pod)
         if self._table.after(profile) is None:
             return planned
@@ -105,6 +115,7 @@ class SpreadFallbacks:
         return min(planned, latest) if end is None else min(planned, latest, end)
 
     def _usable(self, key: ObjectKey, uid: str) -> bool | None:
+        """Return true if the pod can be evaluated by all rules now; ``None`` if it no longer waits for a node."""
         pod = self._cluster.pod(*key)
         if pod is None or pod.uid != uid or pod.terminating:
             return None

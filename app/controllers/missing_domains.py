@@ -1,7 +1,8 @@
-"""Writes the Event ``DomainsWithoutNodes`` for workloads whose ``minDomains`` ignores domains without nodes.
+"""Writes the Event ``DomainsWithoutNodes`` for workloads with a hard constraint that ignores domains without nodes.
 
 A hard constraint does not count a domain without nodes. After the loss of a zone, for example, all pods go to the other
-zones, and stay there. ``minDomains`` prevents this, and autoscalers know it.
+zones, and stay there. ``minDomains`` prevents this: pods then wait, and cluster autoscalers can add a node in the lost
+zone.
 """
 
 from __future__ import annotations
@@ -26,15 +27,19 @@ CHECK_SECONDS: Final = 60.0
 """Seconds between two checks of all workloads."""
 
 AGAIN_SECONDS: Final = 5.0
-"""Seconds until a check is tried again that found no usable snapshot."""
+"""Seconds until the next check if the snapshot could not be used."""
 
 MOST_EVENTS: Final = 100
-"""Maximum number of Events of one check; the others are written by the next ones."""
+"""Maximum number of Events per check. The next checks write the others."""
 
 _MOST_NAMED: Final = 10
-_STEP: Final = 256
+"""Maximum number of domains that an Event names."""
 
-_Told = tuple[str, str, str, str, tuple[str, ...], int]
+_STEP: Final = 256
+"""Number of workloads that are checked before other tasks can run."""
+
+_Finding = tuple[str, str, str, str, tuple[str, ...], int]
+"""Finding: (namespace, kind and name of the workload, topology key, missing domains, wanted ``minDomains``)."""
 
 
 class MissingDomains:
@@ -56,11 +61,11 @@ class MissingDomains:
         self._workloads = workloads
         self._profile_of = profile_of
         self._events = events
-        self._told: set[_Told] = set()
+        self._reported: set[_Finding] = set()
 
     async def run(self) -> None:
         """Check all workloads each minute until cancelled. One Event is written for each workload and finding."""
-        self._told = set()
+        self._reported = set()
         while True:
             try:
                 await run_stepwise(self._check(await self._workloads()))
@@ -70,8 +75,9 @@ class MissingDomains:
                 await asyncio.sleep(CHECK_SECONDS)
 
     def _check(self, workloads: Mapping[Key, Sequence[Pod]]) -> Iterator[None]:
+        """Find the workloads with missing domains, and write Events on their newest pods, in short steps."""
         present: dict[str, frozenset[str]] = {}
-        current: set[_Told] = set()
+        current: set[_Finding] = set()
         written = 0
         for number, (key, pods) in enumerate(workloads.items()):
             if number % _STEP == _STEP - 1:
@@ -87,13 +93,13 @@ class MissingDomains:
                 if not missing or (hard[topology_key].min_domains or 1) >= wanted:
                     continue
                 finding = (*key[:3], topology_key, tuple(missing), wanted)
-                if finding not in self._told and written == MOST_EVENTS:
+                if finding not in self._reported and written == MOST_EVENTS:
                     continue
                 current.add(finding)
-                if finding not in self._told:
+                if finding not in self._reported:
                     written += 1
                     self._write(newest, topology_key, missing, wanted)
-        self._told = current
+        self._reported = current
 
     def _see(self, key: str, present: dict[str, frozenset[str]]) -> Iterator[None]:
         """Add the domains that have nodes now to ``present``, and remember them."""

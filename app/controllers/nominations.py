@@ -1,4 +1,6 @@
-"""Distinguishes nominations by the sampling guard from those by schedulers. Only the latter reserve capacity."""
+"""Distinguishes nominations by the sampling guard from those by schedulers. Only nominations by schedulers reserve
+capacity.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +39,7 @@ class CountedNominations:
         self._nodes.put(uid, node_name)
 
     def drop(self, uid: str) -> None:
+        """Forget the guard's nomination of the pod with this UID, if there is one."""
         self._nodes.pop(uid, None)
 
     def is_ours(self, pod: Pod) -> bool:

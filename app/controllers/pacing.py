@@ -1,4 +1,5 @@
-"""Rate limits of nominations, for the process and for each pod shape; and nodes excluded from nominations.
+"""Rate limits of nominations, for the process and for each group of equal pods (``Shape``), and nodes excluded from
+nominations.
 
 Nominations are limited because a failed one is expensive: it costs kube-scheduler two scheduling cycles for the pod.
 When kube-scheduler clears the nomination, it also retries every refused pod of the same or a lower priority.
@@ -33,6 +34,7 @@ The maximum is the five minutes after which kube-scheduler retries an unschedula
 
 _MOST_SHAPES: Final = 4096
 _MOST_EXCLUDED: Final = 1 << 16
+"""Maximum numbers of stored shapes and of excluded nodes. The oldest entries are dropped first."""
 
 
 class Shape(Struct, frozen=True):

@@ -118,7 +118,7 @@ class SamplingGuard:
         case = self._cases.get(pod.uid)
         if case is not None:
             if case.pod.key == pod.key:
-                case.hear(pod, only, outcome, self._clock())
+                case.process_answer(pod, only, outcome, self._clock())
             return True
         is_probe = bool(only) and only == pod.nominated_node_name
         if outcome != "no_fit" or is_probe or not self._is_sample(shown) or not self._may_begin(pod):

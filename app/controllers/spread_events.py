@@ -1,8 +1,8 @@
 """Writes the Event ``SpreadBlocked`` on pods that topology spread constraints keep waiting, with the numbers.
 
 A pod gets one Event for each verdict: the constraints that reject domains, and why the other domains do not take the
-pod. A change of the numbers alone is no new verdict. No verb waits for this task: it judges the pods that filter
-refused lately, at most one judgement a second.
+pod. A change of the numbers alone is no new verdict. No verb waits for this task. It evaluates the pods that filter
+refused lately, at most one evaluation a second.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ REASON: Final = "SpreadBlocked"
 ACTION: Final = "Filtering"
 
 TICK_SECONDS: Final = 1.0
-"""Minimum seconds between two judgements, each of them for all equal pods."""
+"""Minimum seconds between two evaluations. The result of one is used for all equal pods."""
 
 PAUSE_FACTOR: Final = 50.0
 LONGEST_PAUSE: Final = 10.0
-"""The pause after a judgement is ``PAUSE_FACTOR`` times its processor time, so that judgements take 2 % of the time.
+"""The pause after an evaluation is ``PAUSE_FACTOR`` times its processor time, so that evaluations take 2 % of the time.
 
-It is at least ``TICK_SECONDS`` and at most ``LONGEST_PAUSE`` seconds. With 5,000 nodes, a judgement takes some 30 ms.
+It is at least ``TICK_SECONDS`` and at most ``LONGEST_PAUSE`` seconds. With 5,000 nodes, an evaluation takes some 30 ms.
 """
 
 SEARCH_SECONDS: Final = 5.0
 """Seconds between two searches for refused pods."""
 
 FIRST_SECONDS: Final = 5.0
-"""Seconds from the search that finds a pod to its first judgement. Most refused pods are bound before it."""
+"""Seconds from the search that finds a pod to its first evaluation. Most refused pods are bound before it."""
 
 AGAIN_SECONDS: Final = 15.0
 LONGEST_AGAIN_SECONDS: Final = 480.0
-"""Seconds between two judgements of a pod: first ``AGAIN_SECONDS``, then doubled up to ``LONGEST_AGAIN_SECONDS``,
+"""Seconds between two evaluations of a pod: first ``AGAIN_SECONDS``, then doubled up to ``LONGEST_AGAIN_SECONDS``,
 because most verdicts never change.
 """
 
@@ -62,21 +62,24 @@ which keeps its old note.
 
 MOST: Final = 1024
 MOST_OF_NAMESPACE: Final = 128
-"""Maximum number of judged pods: ``MOST`` in all, and ``MOST_OF_NAMESPACE`` in a namespace, so that one tenant leaves
-room for others.
+"""Maximum number of pods that are evaluated: ``MOST`` in all, and ``MOST_OF_NAMESPACE`` in a namespace, so that one
+tenant leaves room for others.
 """
 
 _STEP: Final = 512
+"""Number of refused pods that a search examines before other tasks can run."""
 
 
 class _SpreadRefusal(Struct):
-    """Pod that spread refused. ``not_before``: time of its next judgement. ``told``: verdict of the last Event."""
+    """Pod that spread refused. ``not_before``: time of its next evaluation. ``pause``: seconds from the last evaluation
+    to the next; 0 before the first. ``reported``: verdict of the last Event, written at ``reported_at``.
+    """
 
     key: ObjectKey
     not_before: float
     pause: float = 0.0
-    told: Hashable = None
-    told_at: float = 0.0
+    reported: Hashable = None
+    reported_at: float = 0.0
 
 
 class SpreadEvents:
@@ -100,7 +103,7 @@ class SpreadEvents:
         self._pods: dict[str, _SpreadRefusal] = {}
 
     async def run(self) -> None:
-        """Judge refused pods and write Events until cancelled. Each run begins without memory of the last one."""
+        """Evaluate refused pods and write Events until cancelled. Each run begins with an empty memory."""
         self._pods = {}
         searched_at, taken = self._clock(), 0.0
         while True:
@@ -137,7 +140,7 @@ class SpreadEvents:
             self._pods[uid] = _SpreadRefusal(key, not_before)
 
     async def _judge_next(self) -> None:
-        """Judge one due pod, preferably one not judged yet. The result is used for all due pods with equal inputs."""
+        """Evaluate one pod whose time has come, preferably for the first time. The result applies to all equal pods."""
         now = self._clock()
         due = {uid: it for uid, it in self._pods.items() if it.not_before <= now}
         waiting = (self._waiting(uid, due[uid].key) for uid in sorted(due, key=self._order))
@@ -149,17 +152,17 @@ class SpreadEvents:
             block = await self._block_of(first)
         except (PluginError, VerbFailure):
             block = None  # the guard has logged a fault, and a snapshot can be incomplete for a while
-        self._tell(equal, block)
+        self._report(equal, block)
 
     def _equals(self, pod: Pod, uid: str, key: ObjectKey) -> bool:
-        """Return true if the pod ``uid`` still waits and its judgement has the same inputs as that of ``pod``."""
+        """Return true if the pod ``uid`` still waits and its evaluation has the same inputs as that of ``pod``."""
         other = self._waiting(uid, key) if key[0] == pod.namespace else None
         return other is not None and inputs_of(other) == inputs_of(pod)
 
     def _order(self, uid: str) -> tuple[bool, float]:
         return self._pods[uid].pause > 0, self._pods[uid].not_before
 
-    def _tell(self, uids: Sequence[str], block: SpreadBlock | None) -> None:
+    def _report(self, uids: Sequence[str], block: SpreadBlock | None) -> None:
         """Write the Event on pods that still wait, unless the last Event has the same verdict, or is too recent."""
         now = self._clock()
         for uid in uids:
@@ -171,12 +174,12 @@ class SpreadEvents:
                 continue
             self._fallbacks.judged(pod, frozenset() if block is None else block.alone)
             known.not_before = self._fallbacks.next_judgement(pod, known.not_before)
-            if block is None or block.verdict == known.told:
+            if block is None or block.verdict == known.reported:
                 continue
-            if known.told is not None and now - known.told_at < REST_SECONDS:
-                known.not_before = min(known.not_before, known.told_at + REST_SECONDS)
+            if known.reported is not None and now - known.reported_at < REST_SECONDS:
+                known.not_before = min(known.not_before, known.reported_at + REST_SECONDS)
                 continue
-            known.told, known.told_at = block.verdict, now
+            known.reported, known.reported_at = block.verdict, now
             self._events.event(Reference.to_pod(pod), None, "Normal", REASON, ACTION, block.note)
 
     def _waiting(self, uid: str, key: ObjectKey) -> Pod | None:

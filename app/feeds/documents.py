@@ -16,16 +16,22 @@ NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class ListMeta(Struct, rename="camel"):
+    """Metadata of a list. ``continue_``: token to request the next page; empty or ``None`` on the last page."""
+
     resource_version: str | None = None
     continue_: str | None = msgspec.field(name="continue", default=None)
 
 
 class Page(Struct):
+    """Page of a list, with raw objects."""
+
     metadata: ListMeta
     items: list[Raw] | None = None
 
 
 class Event(Struct):
+    """Event of a watch, with a raw object."""
+
     type: str
     object: Raw
 
@@ -40,6 +46,8 @@ class Meta(Struct, rename="camel"):
 
 
 class Identified(Struct):
+    """Object of which only the identifying metadata is decoded."""
+
     metadata: Meta
 
 

@@ -23,10 +23,10 @@ class FeedState(Struct, frozen=True):
     """State of one kind in a feed.
 
     ``state``: state of its ``Reflector``; ``saved`` for a file; ``listed`` for a cluster that a command listed once.
-    ``age``: seconds since ``Reflector.last_contact``; 0 before the initial list. ``synced``: true once the initial list
-    has been applied, or the kind is not served. ``events``, ``relists``, ``undecodable``: counters that only increase.
-    ``cause``: explanation of ``state`` for users; empty if the state is normal. ``left_out``: names of the objects that
-    cannot be decoded, as ``namespace/name``.
+    ``objects``: number of objects in the snapshot. ``age``: seconds since ``Reflector.last_contact``; 0 before the
+    initial list. ``synced``: true once the initial list has been applied, or the kind is not served. ``events``,
+    ``relists``, ``undecodable``: counters that only increase. ``cause``: explanation of ``state`` for users; empty if
+    the state is normal. ``left_out``: names of the objects that cannot be decoded, as ``namespace/name``.
     """
 
     state: str

@@ -38,7 +38,7 @@ _BETWEEN_PROBES: Final = 1.0
 """Minimum seconds between the starts of two probes."""
 
 _PENDING_PROBES: Final = 64
-"""Maximum number of pending probes: the watch has not reached their versions. If there are more, drop the oldest."""
+"""Maximum number of pending probes, whose versions the watch has not reached yet. Beyond it, the oldest are dropped."""
 
 _ProbeResult = Literal["fresh", "newer", "went back", "failed"]
 """Result of a probe.
@@ -110,7 +110,7 @@ class Freshness:
 
     @property
     def has_pending_probes(self) -> bool:
-        """Return true if a probe returned a version that the watch has not reached."""
+        """True if a probe returned a version that the watch has not reached yet."""
         return bool(self._probes)
 
     def reached(self, version: str) -> None:
@@ -129,12 +129,12 @@ class Freshness:
         self.reached(version)
         self.fresh_as_of = max(self.fresh_as_of, began)
 
-    def absent(self, asked_at: float) -> None:
+    def absent(self, requested_at: float) -> None:
         """Record that the API server does not serve the kind, so that there are no objects.
 
-        ``asked_at``: time at which discovery was requested.
+        ``requested_at``: time at which discovery was requested.
         """
-        self.last_contact, self.fresh_as_of = self._clock(), max(self.fresh_as_of, asked_at)
+        self.last_contact, self.fresh_as_of = self._clock(), max(self.fresh_as_of, requested_at)
 
     def open_again(self, *, broken_off: bool) -> None:
         """Record that a watch was opened again, and set ``behind`` if too much time has passed since the last contact.

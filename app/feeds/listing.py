@@ -176,7 +176,7 @@ class _Listing:
         elif self._received.bytes > MOST_BYTES:
             excess = f"{MOST_BYTES >> 20:,} MiB of objects ({self._kind.kind} was listed last)"
         if excess:
-            raise ListingError(f"the cluster has more than {excess}: ask a Homeport that runs there")
+            raise ListingError(f"the cluster has more than {excess}: use a Homeport that runs in the cluster")
 
     async def _page(self, token: str) -> Page:
         """Return a page. Wait and repeat the request if the API server throttles it. Raises ``KubeError``."""

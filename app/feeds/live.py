@@ -119,7 +119,7 @@ class LiveFeed:
         self._background = Background()
         self._missed = Newest[tuple[Kind[Any], str, str], _FailedRead](_MOST_MISSED)
         self._faults: dict[Kind[Any], tuple[str, float]] = {}
-        self._heard_until = -inf
+        self._fresh_until = -inf
 
     @property
     def client(self) -> KubeClient:
@@ -191,7 +191,7 @@ class LiveFeed:
         self._reflectors[kind].start_anew()
 
     def stalled(self) -> str:
-        """Return a sentence about background tasks that cannot be restarted; empty if all run."""
+        """Return a message about a background task that fails after every restart; empty if none does."""
         return self._background.problem()
 
     async def stop(self) -> None:
@@ -282,7 +282,7 @@ class LiveFeed:
         return all(self._reflectors[kind].follows for kind in (NODES, PODS))
 
     def problem(self) -> str:
-        if not self._faults and monotonic() < self._heard_until:
+        if not self._faults and monotonic() < self._fresh_until:
             return ""
         for kind, (fault, since) in self._faults.items():
             if self._reflectors[kind].last_contact <= since:
@@ -293,7 +293,7 @@ class LiveFeed:
         for kind, reflector in self._reflectors.items():
             if reflector.last_contact < oldest:
                 return f"nothing heard of {kind!r} ({_condition(reflector)}) for more than {self._max_age:g} s"
-        self._heard_until = min(it.last_contact for it in self._reflectors.values()) + self._max_age
+        self._fresh_until = min(it.last_contact for it in self._reflectors.values()) + self._max_age
         return ""
 
     def _waiting_for(self) -> str:

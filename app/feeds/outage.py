@@ -1,11 +1,11 @@
-"""Logs an outage of the API server once for all kinds together, and again each minute until it ends.
+"""Logs an outage of the API server: once for all kinds together, and again each minute until the outage ends.
 
 ::
 
     a kind fails ─▶ away for 2 s: logged ─▶ logged again each minute ─▶ every kind is answered for 1 s: back, logged
 
-Each kind has a watch of its own and reports its failures and answers here. A connection that breaks and is
-restored within ``PATIENCE_SECONDS`` is not logged.
+Each kind has a watch of its own and reports its failures and answers here. A connection that breaks and is restored
+within ``PATIENCE_SECONDS`` is not logged.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Outage:
             self.look()
 
     def look(self) -> None:
-        """Log that an outage has begun, continues, or is over, if such a message is due."""
+        """Log that an outage has begun, continues or is over, once the time for the message has come."""
         if self._since == inf:
             return
         now = self._clock()

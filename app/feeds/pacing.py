@@ -1,4 +1,4 @@
-"""Page size and request rate of a reflector, adapted to the answers of the API server.
+"""Page size and request rate of a reflector. Both adapt to the answers of the API server.
 
 Not here: the requests themselves (``app.feeds.reflector``).
 """
@@ -52,6 +52,7 @@ class PageSize:
 
     @property
     def most_bytes(self) -> int:
+        """Maximum bytes of the next page. A page with more bytes is aborted."""
         return MOST_PAGE_BYTES if self.limit == 1 else 2 * self._wanted
 
     def adapt(self, objects: int, size: int) -> None:

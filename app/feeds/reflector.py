@@ -11,7 +11,7 @@ After a broken connection or status 401, 403, 429 or 5xx, the watch resumes from
 the kind is listed again. Before that list (except after 410), and after 403, the path of the kind is looked up again. A
 second ERROR event at the same version also leads to a list. So Homeport does not keep a wrong path or version.
 
-A list is applied in slices, between which other tasks run. All objects in the list are stored first. Then the objects
+A list is applied in steps, between which other tasks run. All objects in the list are stored first. Then the objects
 that are not in the list are deleted. So the snapshot never lacks an object that still exists in the cluster. An object
 that cannot be decoded or stored is skipped, counted, and listed in ``unreadable`` until it is deleted or can be
 decoded. All other objects are processed.
@@ -59,7 +59,7 @@ Larger pages save no time. Smaller pages cost time: each additional page takes 1
 PAGE_BYTES: Final = 1 << 20
 """Target bytes of a page of later lists. A page of this size blocks the event loop for 1.3 ms."""
 
-SLICE_SECONDS: Final = 0.003
+STEP_SECONDS: Final = 0.003
 """Seconds of work after which the reflector lets other tasks run."""
 
 LOOK_AGAIN_SECONDS: Final = 10.0
@@ -241,7 +241,7 @@ class Reflector(Generic[T]):
         page = await read_page(raw)
         newest = version_number(page.metadata.resource_version or "")
         if newest < 0:
-            raise ApiUnavailable("versions that do not compare")
+            raise ApiUnavailable("the resource versions cannot be compared")
         return newest
 
     def start_over(self) -> None:
@@ -296,7 +296,7 @@ class Reflector(Generic[T]):
         with nullcontext() if self.synced else self._loading():
             began = self._clock()
             unconfirmed: set[ObjectKey] = set()
-            await self._in_slices(self._store.keys(), unconfirmed.add)
+            await self._in_steps(self._store.keys(), unconfirmed.add)
             unconfirmed |= self.unreadable
             version = await self._apply_pages(resource, unconfirmed)
             await self._delete(unconfirmed)
@@ -315,7 +315,7 @@ class Reflector(Generic[T]):
                 page = await self._apply_page(resource, size, token, unconfirmed)
             except AnswerTooLong as error:
                 if not size.shrink():
-                    raise self._list_given_up("a page of one object is too long") from error
+                    raise self._list_given_up("a page with a single object is too long") from error
                 continue
             is_fruitless = self._object_count() - len(unconfirmed) <= known
             if is_fruitless or not token:
@@ -355,7 +355,7 @@ class Reflector(Generic[T]):
         self._on_answer()
         self._patience = _PATIENCE
         self.state = "listing"
-        await self._in_slices(page.items or (), lambda item: unconfirmed.discard(self._upsert(item)))
+        await self._in_steps(page.items or (), lambda item: unconfirmed.discard(self._upsert(item)))
         return page.metadata
 
     def _object_count(self) -> int:
@@ -378,17 +378,19 @@ class Reflector(Generic[T]):
             if self._store.has(key) or key in self.unreadable:
                 self._forget(key, "")
 
-        await self._in_slices(unconfirmed, forget)
+        await self._in_steps(unconfirmed, forget)
 
-    async def _in_slices(self, items: Iterable[Item], do: Callable[[Item], None]) -> None:
-        until = self._clock() + SLICE_SECONDS
+    async def _in_steps(self, items: Iterable[Item], do: Callable[[Item], None]) -> None:
+        """Call ``do`` for each item; let other tasks run after every ``STEP_SECONDS`` of work."""
+        until = self._clock() + STEP_SECONDS
         for item in items:
             do(item)
             if self._clock() > until:
                 await asyncio.sleep(0)
-                until = self._clock() + SLICE_SECONDS
+                until = self._clock() + STEP_SECONDS
 
     async def _watch(self, resource: Resource) -> None:
+        """Apply the events of one watch until it ends or ``_end_watch`` ends it. Raises ``KubeError``."""
         await self._throttle()
         self._reopening, self.is_short = False, self._fresh.has_pending_probes
         seconds = SHORT_WATCH_SECONDS if self.is_short else int(_WATCH_SECONDS + _WATCH_SPREAD * self._rng())
@@ -426,16 +428,16 @@ class Reflector(Generic[T]):
         ``steady_at`` is based on the time of the request, because the API server's timer starts before the answer
         arrives.
         """
-        until = self._clock() + SLICE_SECONDS
+        until = self._clock() + STEP_SECONDS
         try:
             async for line in lines:
                 if self._clock() > until:  # one read from the connection can return a thousand events
                     await asyncio.sleep(0)
-                    until = self._clock() + SLICE_SECONDS
+                    until = self._clock() + STEP_SECONDS
                 try:
                     event: Event | None = EVENTS.at_once(line)
                 except ValueError:
-                    event = await self._decode_in_turns(line)
+                    event = await self._decode_in_steps(line)
                 if event is not None:
                     self._apply_event(event)
         finally:
@@ -444,7 +446,7 @@ class Reflector(Generic[T]):
                 self._throttling.fruitful()
                 self._reset_back_off()
 
-    async def _decode_in_turns(self, line: bytes) -> Event | None:
+    async def _decode_in_steps(self, line: bytes) -> Event | None:
         """Decode a deeply nested event in steps. Skip and count a line that is not an event, and return ``None``."""
         try:
             return await EVENTS.decode_in_steps(line)
@@ -532,7 +534,7 @@ class Reflector(Generic[T]):
     async def _clear_unserved(self, error: KindNotServed) -> float:
         """Delete all objects of a kind that is not served. Return the seconds to wait before it is looked up again."""
         self._fresh.version = ""
-        await self._in_slices(chain(tuple(self.unreadable), self._store.keys()), lambda key: self._forget(key, ""))
+        await self._in_steps(chain(tuple(self.unreadable), self._store.keys()), lambda key: self._forget(key, ""))
         self._fresh.absent(self._requested_at)
         wait = self._wait_for_kind("not_served", error)
         self._become_synced()

@@ -54,7 +54,7 @@ def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]], optiona
         raise SavedClusterError(f"{path}: cannot be read: {cause}") from None
     loaded = load_objects(objects_in(text, str(path)), cluster, kinds, str(path), optional)
     if not cluster.nodes:
-        raise SavedClusterError(f"{path}: no Node in it: there is nothing to schedule to")
+        raise SavedClusterError(f"{path}: it has no Node: there is nothing to schedule to")
     return loaded
 
 
@@ -125,7 +125,9 @@ _LISTS: Final = Decoder[_ListOfRaw](_ListOfRaw)
 
 
 def _json_list(text: bytes, source: str) -> _ListOfRaw | None:
-    """Return the List if ``text`` is one in JSON, else ``None``. Raises ``SavedClusterError`` if it is cut off."""
+    """Return the List in ``text``; ``None`` if ``text`` is not a List in JSON. Raises ``SavedClusterError`` if it is
+    cut off.
+    """
     if text.lstrip()[:1] != b"{":
         return None
     try:
@@ -156,6 +158,7 @@ def _items(kind: str, api_version: Any, items: Iterable[Any], source: str) -> It
 
 
 def _documents(text: bytes, source: str) -> Iterable[Any]:
+    """Parse one or more documents in JSON or YAML. Raises ``SavedClusterError``."""
     try:
         if text.lstrip().startswith(b"{"):
             with suppress(msgspec.DecodeError):  # several JSON documents are read as YAML
@@ -302,7 +305,7 @@ class NullReader:
 
 
 def next_version(version: str) -> str:
-    """Return the next resource version after ``version``, for a write in memory; "1" if ``version`` is not a number."""
+    """Return the resource version after ``version``, for a write in memory; "1" if ``version`` is not a number."""
     return str(max(version_number(version), 0) + 1)
 
 

@@ -81,7 +81,7 @@ class PodStore(_CacheStore):
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, PODS)
-        self._unbound: set[str] = set()
+        self._pending: set[str] = set()
 
     def upsert(self, obj: Pod) -> None:
         self._cluster.upsert_pod(obj, newest_wins=self.newest_wins)
@@ -97,16 +97,17 @@ class PodStore(_CacheStore):
         pods are still pending in the API server.
         """
         known = self._cluster.pod(*key)
-        return known is not None and self._may_be_bound(known) and known.uid not in self._unbound
+        return known is not None and self._is_pending(known) and known.uid not in self._pending
 
-    def _may_be_bound(self, pod: Pod) -> bool:
+    def _is_pending(self, pod: Pod) -> bool:
+        """Return true if the API server might still have the pod as pending: it has no node, or it is only assumed."""
         return not pod.node_name or self._cluster.assumed.get(pod.uid) is not None
 
     def keys(self) -> Iterator[ObjectKey]:
-        self._unbound.clear()
+        self._pending.clear()
         for pod in self._cluster.pods():
-            if self._may_be_bound(pod):
-                self._unbound.add(pod.uid)
+            if self._is_pending(pod):
+                self._pending.add(pod.uid)
             yield pod.key
 
     def has(self, key: ObjectKey) -> bool:

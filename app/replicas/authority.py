@@ -1,13 +1,14 @@
-"""Self-signed certificates: one authority in a Secret that all replicas share, and certificates that each issues.
+"""Self-signed certificates: an authority in a Secret that all replicas share, and certificates that each replica
+issues.
 
 At its start, a replica creates an authority in memory, so that its listeners can serve TLS at once. Then it reads the
 Secret. If the Secret holds an authority, the replica uses that one. If the Secret is empty, the replica stores its own
 authority there, unless another replica was faster. The replica repeats this every minute, so that an emptied Secret is
 filled again and a replaced authority comes into use. It also renews certificates after two thirds of their lifetime.
 
-Each replica keeps its serving certificate in memory. Data in a Secret that Homeport did not issue is never
-overwritten. ``ca.crt`` can hold several certificates, so that an authority can be replaced without a gap. The first
-belongs to ``ca.key`` and issues certificates; clients trust all of them.
+Each replica keeps its serving certificate in memory. Data in a Secret that Homeport did not issue is never overwritten.
+``ca.crt`` can hold several certificates, so that an authority can be replaced without a gap. The first belongs to
+``ca.key`` and issues certificates; clients trust all of them.
 """
 
 from __future__ import annotations
@@ -63,10 +64,11 @@ _SERVING_NAME: Final = "homeport"
 
 
 class CertificateSpec(Struct, frozen=True):
-    """Settings of the certificates to issue. ``secret`` is the name of the authority's Secret.
+    """Settings of the certificates to issue. ``secret`` is the name of the authority's Secret. ``dns_names`` are the
+    names in each serving certificate.
 
-    ``client_secret`` is the Secret for the scheduler's client certificate and key; empty to issue none.
-    ``client_seconds`` is the lifetime of that certificate.
+    ``client_secret`` is the Secret for the scheduler's client certificate and key; empty to issue none. ``client_name``
+    is the common name of that certificate, and ``client_seconds`` its lifetime in seconds.
     """
 
     namespace: str
@@ -161,8 +163,8 @@ class Authority:
     async def run(self) -> NoReturn:
         """Reconcile the Secrets and certificates until cancelled; failures are logged and retried."""
         while True:
-            well = await self.look()
-            await self._sleep(STEADY_SECONDS if well else AGAIN_SECONDS)
+            succeeded = await self.look()
+            await self._sleep(STEADY_SECONDS if succeeded else AGAIN_SECONDS)
 
     async def look(self) -> bool:
         """Reconcile the Secrets and certificates once; return true on success.
@@ -190,19 +192,20 @@ class Authority:
             _LOG.error("certificate Secret not reconciled", cause=self._problem)
 
     async def _settle(self) -> None:
+        """Use the authority in the Secret; if the Secret is empty, store the authority of this replica there."""
         secret = await self._read(self._spec.secret)
         stored = self._stored(self._spec.secret, secret, CA_CERTIFICATE, CA_KEY)
         if stored is None:
             await self._store(secret)
         elif stored != self._pair:
             await self._take_over(stored)
-        elif not self._holds(self._pair):
+        elif not self._is_valid_now(self._pair):
             raise _ForeignData(f"{self._where(self._spec.secret)}: {_OUT_OF_TIME}")
         self._shared.set()
 
     async def _store(self, secret: _Secret) -> None:
         """Store this replica's authority in the Secret. Replace the authority first if it is not valid now."""
-        if not self._holds(self._pair):
+        if not self._is_valid_now(self._pair):
             fresh = new_authority(self._clock())
             self._pair, self._serving = fresh, self._issued(fresh)
         data = {CA_CERTIFICATE: self._pair.certificates, CA_KEY: self._pair.key}
@@ -210,7 +213,7 @@ class Authority:
         name = authority_info(self._pair).common_name
         _LOG.info("authority stored", secret=self._where(self._spec.secret), name=name)
 
-    def _holds(self, authority: Pair) -> bool:
+    def _is_valid_now(self, authority: Pair) -> bool:
         info = certificate_info(authority.certificates)
         return info.begins <= self._clock() < info.ends
 
@@ -233,11 +236,11 @@ class Authority:
         _LOG.info("authority read", secret=where, name=info.common_name)
 
     async def _renew(self) -> None:
-        """Renew the serving certificate if it is due and the authority is valid.
+        """Renew the serving certificate after two thirds of its lifetime, if the authority is valid.
 
         If the authority has expired, ``_settle`` reports it.
         """
-        if self._holds(self._pair) and certificate_info(self._serving.certificates).is_due(self._clock()):
+        if self._is_valid_now(self._pair) and certificate_info(self._serving.certificates).needs_renewal(self._clock()):
             self._serving = await asyncio.to_thread(self._issued, self._pair)
 
     def _issued(self, authority: Pair) -> Pair:
@@ -276,7 +279,7 @@ class Authority:
                 return False
             self._provided = (self._pair, pair)
         info = certificate_info(pair.certificates)
-        return info.common_name == self._spec.client_name and not info.is_due(self._clock())
+        return info.common_name == self._spec.client_name and not info.needs_renewal(self._clock())
 
     async def _read(self, name: str) -> _Secret:
         return _SECRETS.decode(await self._client.get(SECRETS, self._spec.namespace, name))

@@ -79,7 +79,7 @@ class CertificateInfo(Struct, frozen=True):
     ends: float
     names: tuple[str, ...]
 
-    def is_due(self, now: float) -> bool:
+    def needs_renewal(self, now: float) -> bool:
         """Return true if the certificate must be renewed, because two thirds of its lifetime are over.
 
         Also true if it is not valid yet, because the clock was wrong when it was issued.

@@ -21,6 +21,7 @@ _LOG: Final = structlog.get_logger(__name__)
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _WATCH_SECONDS: Final = 270
+"""Requested duration of one watch of the Lease, in seconds."""
 
 
 class _Event(Struct):
@@ -159,8 +160,8 @@ class Elector:
         return True
 
     async def _watch_forever(self) -> None:
-        """Watch the Lease, to see changes early. If the watch fails, changes are only seen later, because the Lease is
-        also polled.
+        """Watch the Lease until cancelled, to see changes early. If the watch fails, changes are seen later, by
+        polling.
         """
         while True:
             record = self.election.record

@@ -18,9 +18,9 @@ process can still arrive. So the new leader binds no pod until it has fenced off
         └── another holds it, it is gone, or no renewal was answered for ``renew_deadline`` ◀───┘
 
 The Lease also records the schedulers whose pods were bound (``callers``). A scheduler's name is written before the
-first Binding of its pods is sent, so that the next leader knows which waiting pods a late Binding can reach. A holder
-never removes a recorded name. A holder releases the Lease only once all its binds have ended, so that no Binding can
-arrive late. The released Lease keeps the names, but the next leader raises no fences.
+first Binding of its pods is sent. So the next leader knows which waiting pods a late Binding can reach. A holder never
+removes a recorded name. A holder releases the Lease only once all its binds have ended, so that no Binding can arrive
+late. The released Lease keeps the names, but the next leader raises no fences.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from msgspec import Struct
 from app.config.sections import LONGEST_LEASE
 from app.kube.meta_v1 import micro_time, precedes
 from app.replicas.lease_record import ADDRESS, LEASES, SCHEDULERS, LeadershipTerm, LeaseRecord
-from app.writes.callers import EVERYBODY, NOBODY, Callers
+from app.writes.callers import ALL_CALLERS, NO_CALLERS, Callers
 
 LONGEST_POST: Final = 10.0
 """Upper bound of the time limit of a Binding request, in seconds."""
@@ -111,7 +111,7 @@ class Election:
         self._known = False  # False if the record can be outdated, so that the Lease must be read before a write.
         # True from the deletion of a known Lease until a term of this replica fences off the pods of all schedulers.
         self._deleted = False
-        self._heard_at = -inf
+        self._observed_at = -inf
         self._retry_at = -inf
         self._sent_at = -inf  # Send time of the last write, with or without an answer.
         self._renewed_at = -inf  # Send time of the last successful write.
@@ -120,7 +120,7 @@ class Election:
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
         self._next_term: LeadershipTerm | None = None
-        self._callers = NOBODY  # Schedulers for the next write; those of a holder include all recorded ones.
+        self._callers = NO_CALLERS  # Schedulers for the next write; those of a holder include all recorded ones.
         self._sent_callers: Callers | None = None  # Schedulers in the last write; None before it, or if it failed.
         self._retired = self._resigned = False
         self.is_candidate = True
@@ -134,7 +134,7 @@ class Election:
         return self.term is not None and self._clock() < self._renewed_at + self._renew_deadline
 
     def may_post(self, seconds: float) -> str:
-        """Return why a write with this time limit must not be sent now; empty if this replica's tenure lasts longer."""
+        """Return why a write with this time limit (in seconds) must not be sent now; empty if the tenure is longer."""
         if not self.leads:
             return "this replica does not lead"
         if self._renewed_at + self._lease_duration - self._clock() <= seconds:
@@ -145,7 +145,7 @@ class Election:
     def recorded(self) -> Callers:
         """Schedulers whose pods this replica may bind, because the Lease lists them; empty if it is not the holder."""
         callers = self.record.callers if self.record is not None and self._is_ours() else None
-        return NOBODY if callers is None else callers
+        return NO_CALLERS if callers is None else callers
 
     def remember(self, scheduler_name: str) -> None:
         """Add a scheduler to the next write of the Lease; no effect if another replica holds the Lease."""
@@ -181,21 +181,21 @@ class Election:
     # next step
 
     def next_step(self) -> Step:
-        now = self._clock()
-        due = self._due(now)
-        if due > now:
-            return Step("wait", due - now)
+        now, at = self._clock(), self._next_request_at()
+        if at > now:
+            return Step("wait", at - now)
         if not self._known or not self._may_write(now):
             return Step("read")
         return Step("write")
 
-    def _due(self, now: float) -> float:
+    def _next_request_at(self) -> float:
+        """Return the time from which the Lease must be read or written again."""
         if not self._known:
             return self._retry_at
         if self._is_ours():
             unrecorded = self._callers not in (self._sent_callers, self.recorded)
             return self._retry_at if unrecorded else max(self._sent_at + self._retry_period, self._retry_at)
-        poll = self._heard_at + _POLL * self._retry_period
+        poll = self._observed_at + _POLL * self._retry_period
         if self._retired or not self.is_candidate:
             return max(poll, self._retry_at)
         return max(min(poll, self._free_at), self._retry_at)
@@ -244,7 +244,7 @@ class Election:
         record, now = self.record, self._clock()
         self._terms += 1
         if self.released:
-            return LeadershipTerm(self._terms, safe_at=now, fence=NOBODY, predecessor="")
+            return LeadershipTerm(self._terms, safe_at=now, fence=NO_CALLERS, predecessor="")
         safe_at = max(now, self._holder_tenure.safe_at, self._deleted_tenure.safe_at)
         predecessor = record.holder_shown if record is not None else ""
         return LeadershipTerm(self._terms, safe_at, self._inherited(), predecessor, together=self._has_ended_holder())
@@ -256,12 +256,12 @@ class Election:
         """
         record = self.record
         if self._deleted:
-            return EVERYBODY
+            return ALL_CALLERS
         if record is None:
-            return NOBODY
+            return NO_CALLERS
         if not record.holder:
-            return record.callers if record.callers is not None and not record.callers.everybody else NOBODY
-        return record.callers if record.callers is not None else EVERYBODY
+            return record.callers if record.callers is not None and not record.callers.is_all else NO_CALLERS
+        return record.callers if record.callers is not None else ALL_CALLERS
 
     def resignation(self) -> dict[str, Any]:
         """Return the Lease without a holder, and stop leading at once, even if the write fails."""
@@ -297,7 +297,7 @@ class Election:
         if lagging and known is not None and record is not None and precedes(record.version, known.version):
             return  # outdated; a Lease from a read never is, even if a restored backup of etcd has an older version
         now = self._clock()
-        self._known, self._heard_at = True, now
+        self._known, self._observed_at = True, now
         if known is not None and record is not None and (record.uid, record.version) == (known.uid, known.version):
             return
         if known is not None and (record is None or record.uid != known.uid):
@@ -307,7 +307,7 @@ class Election:
             self._callers = self._callers.with_(self.recorded)
             if self.term is None and self._next_term is not None:
                 self.term, self._next_term = self._next_term, None
-                self._deleted = self._deleted and not self.term.fence.everybody
+                self._deleted = self._deleted and not self.term.fence.is_all
             return
         self._stop_leading()
         if record is not None:

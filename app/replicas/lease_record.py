@@ -23,6 +23,7 @@ SCHEDULERS: Final = f"{ANNOTATION_DOMAIN}schedulers"
 
 _LONGEST_ADDRESS: Final = 253 + len(":65535")
 _LONGEST_TIME: Final = 64
+"""Maximum lengths of the address and of the time in characters. Longer values are treated as missing."""
 
 
 class _LeaseMeta(Struct, rename="camel"):
@@ -98,6 +99,8 @@ class LeadershipTerm(Struct, frozen=True):
     """One term of this replica as leader, which begins with a take-over from the previous holder."""
 
     number: int
+    """Number that increases with each attempt of this process to take the Lease."""
+
     safe_at: float
     """Time, on the election's clock, by which the previous holder's last Binding is answered or timed out."""
     fence: Callers
@@ -108,7 +111,7 @@ class LeadershipTerm(Struct, frozen=True):
     predecessor: str
     """Identity of the previous holder, shortened; empty if the Lease was released or did not exist."""
     together: bool = False
-    """True if no Binding may be sent in any namespace before all these pods are fenced off.
+    """True if no Binding may be sent in any namespace before all pods to fence off (``fence``) are fenced off.
 
     It is set if the previous holder's process has ended. ``safe_at`` then does not include the time limit of its last
     Bindings, so they might still be in flight.

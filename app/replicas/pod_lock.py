@@ -25,6 +25,8 @@ MOST_NAMED: Final = 16
 """Maximum number of identities in the file. The oldest are dropped, because their Leases have expired by that time."""
 
 _MOST_BYTES: Final = 16_384
+"""Maximum number of bytes that are read from the file."""
+
 
 Sleep = Callable[[float], Awaitable[None]]
 

@@ -6,8 +6,8 @@
                    the Lease lists, first in namespaces in which a bind waits
     hand-over   begin no new binds, settle binds in flight, release the Lease, stay until another replica leads
 
-If the previous leader released the Lease, step 1 and the fences are skipped. If it was a process of the same pod that
-has ended, step 1 is skipped, and all these pods are fenced off before any Binding.
+If the previous leader released the Lease, step 1 and the fences are skipped. If the previous leader was a process of
+the same pod that has ended, only step 1 is skipped. Then all pods of step 3 are fenced off before any Binding.
 
 Not here: HTTP. ``app.server.forward`` forwards verbs to the leader.
 """
@@ -325,6 +325,7 @@ class Replica:
             _LOG.info("new leader", leader=record.holder_shown, address=record.address, transitions=record.transitions)
 
     async def _take_over(self, term: LeadershipTerm) -> None:
+        """Take over in the steps that the text of this module lists."""
         self._doing = "waiting until the last bindings of the former leader are answered or timed out"
         while (left := term.safe_at - self._clock()) > 0:  # noqa: ASYNC110  # this clock can differ from the loop's clock
             await asyncio.sleep(left)

@@ -43,7 +43,7 @@ class Cycle(Struct, frozen=True):
 
     ``post_filter``: status of the plugin that ended PostFilter; ``None`` if PostFilter did not run or has no plugins.
     ``nominated``: new value for ``status.nominatedNodeName``; ``""`` clears the field, ``None`` leaves it unchanged.
-    ``victims``: pods to evict before the pod fits on ``nominated``; Homeport does not evict them.
+    ``victims``: pods to evict before the pod fits on ``nominated``; a cycle evicts no pod.
 
     ``profile`` and ``preset``: schedulerName and preset of the profile that ran.
     """

@@ -239,5 +239,5 @@ class CycleResponse(CamelModel):
         description="Node that PostFilter nominates; empty to clear the nomination, null to leave it unchanged."
     )
     victims: CycleVictims | None = Field(
-        description="Pods to evict before the pod fits on the nominated node. Homeport does not evict them."
+        description="Pods to evict before the pod fits on the nominated node. This call evicts no pod."
     )

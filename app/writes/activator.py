@@ -40,7 +40,11 @@ MOST_QUEUED: Final = 4096
 """Maximum number of queued pods. Further pods are not activated and wait for the scheduler's own retry."""
 
 _ATTEMPTS: Final = 3
+"""Maximum number of attempts to write the annotation of one pod."""
+
 _RETRY_SECONDS: Final = 0.5
+"""Seconds until the next write after a failed one."""
+
 _SECONDS: Final = 2.0
 """Time limit of one patch request, in seconds."""
 

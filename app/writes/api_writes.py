@@ -42,6 +42,8 @@ _PASSING: Final = frozenset({401, 404, 408, 409, 425, 429})
 
 _RETRY_SECONDS: Final = 0.25
 _MAX_RETRY_SECONDS: Final = 2.0
+"""Minimum and maximum delay in seconds between two attempts to read a pod. The delay doubles."""
+
 
 Sleep = Callable[[float], Awaitable[None]]
 DecodePod = Callable[[bytes | Raw], Pod]

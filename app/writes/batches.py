@@ -2,12 +2,12 @@
 
 Bindings that are sent together cost kube-apiserver and etcd less CPU: each single Binding wakes a dozen of their
 threads, and the Bindings of a batch share this cost. If four Bindings were sent within a window, the next ones are held
-until the window ends, and are then sent one directly after the other. Their answers, and the writes of schedulers that
+until the window ends. Then they are sent one directly after the other. Their answers, and the writes of schedulers that
 follow, arrive together too.
 
 At a low rate, Bindings are sent at once. They are also sent at once while a request waits for the result of a bind, and
-for one second after, because a held Binding would delay that request. A client that binds one pod after the other gains
-nothing from batches. So after two batches of one Binding in a row, Bindings are sent at once for one second.
+for one second after. A held Binding would delay that request. A client that binds one pod after the other gains nothing
+from batches. So after two batches of one Binding in a row, Bindings are sent at once for one second.
 
 The decision is checked when the Binding is sent, after any delay here (``bind_guard``).
 """
@@ -50,11 +50,11 @@ class BindBatches:
         self._window = window
         self._clock = clock
         self._observe = observe
-        self._left: deque[float] = deque(maxlen=FEW)
+        self._sent: deque[float] = deque(maxlen=FEW)
         self._held: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._ends = self._joined = self._from = -inf
-        self._awaited = self._alone = 0
+        self._window_ends = self._joined = self._holds_from = -inf
+        self._awaited = self._single_batches = 0
 
     async def wait_for_batch(self, seconds_left: float = inf) -> None:
         """Wait until the Binding may be sent.
@@ -66,7 +66,7 @@ class BindBatches:
             return
         if seconds_left > self._window and (self._held or self._many()):
             await self._hold()
-        self._left.append(self._clock())
+        self._sent.append(self._clock())
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
@@ -80,17 +80,18 @@ class BindBatches:
             yield
         finally:
             self._awaited -= 1
-            self._from = self._clock() + PAUSE_SECONDS
+            self._holds_from = self._clock() + PAUSE_SECONDS
 
     def _many(self) -> bool:
         now = self._clock()
-        recent = len(self._left) == FEW and now - self._left[0] < self._window
-        return recent and not self._awaited and now >= self._from
+        recent = len(self._sent) == FEW and now - self._sent[0] < self._window
+        return recent and not self._awaited and now >= self._holds_from
 
     async def _hold(self) -> None:
+        """Hold one Binding until its batch is released."""
         began = self._joined = self._clock()
         if not self._held:
-            self._ends = self._left[-1] + self._window
+            self._window_ends = self._sent[-1] + self._window
         if len(self._held) + 1 >= MOST:
             self._release()
             return
@@ -111,13 +112,15 @@ class BindBatches:
         After two batches of one Binding in a row, also stop holding for ``PAUSE_SECONDS``.
         """
         now = self._clock()
-        until = min(self._ends, self._joined + self._window * _SILENCE)
+        until = min(self._window_ends, self._joined + self._window * _SILENCE)
         if now < until:
             self._timer = asyncio.get_running_loop().call_later(until - now, self._look_again)
             return
-        self._alone = self._alone + 1 if len(self._held) == 1 else 0
-        if self._alone > 1:  # one batch of a single Binding is tolerated, because the scheduler might have paused
-            self._alone, self._from = 0, now + PAUSE_SECONDS
+        self._single_batches = self._single_batches + 1 if len(self._held) == 1 else 0
+        if (
+            self._single_batches > 1
+        ):  # one batch of a single Binding is tolerated, because the scheduler might have paused
+            self._single_batches, self._holds_from = 0, now + PAUSE_SECONDS
         self._release()
 
     def _release(self) -> None:

@@ -17,26 +17,26 @@ MOST_NAMES: Final = 64
 MOST_CHARACTERS: Final = 4096
 """Maximum length of the annotation in characters. If it would be longer, ``*`` (all schedulers) is recorded instead."""
 
-_EVERYBODY: Final = "*"
+_ALL: Final = "*"
 _BETWEEN: Final = ","
 
 
 class Callers(Struct, frozen=True):
-    """Set of scheduler names; with ``everybody``, the set of all names. An empty set is false."""
+    """Set of scheduler names; with ``is_all``, the set of all names. An empty set is false."""
 
     names: frozenset[str] = frozenset()
-    everybody: bool = False
+    is_all: bool = False
 
     def __contains__(self, scheduler_name: str) -> bool:
-        return scheduler_name in self.names or self.everybody
+        return scheduler_name in self.names or self.is_all
 
     def __bool__(self) -> bool:
-        return self.everybody or bool(self.names)
+        return self.is_all or bool(self.names)
 
     def with_(self, others: Callers) -> Callers:
         """Return the union of both sets."""
-        if self.everybody or others.everybody:
-            return EVERYBODY
+        if self.is_all or others.is_all:
+            return ALL_CALLERS
         return self if others.names <= self.names else bounded(self.names | others.names)
 
     def written(self) -> str:
@@ -44,27 +44,27 @@ class Callers(Struct, frozen=True):
 
         Names are URL-quoted, because a name can contain any character.
         """
-        return _EVERYBODY if self.everybody else _BETWEEN.join(sorted(map(_quoted, self.names)))
+        return _ALL if self.is_all else _BETWEEN.join(sorted(map(_quoted, self.names)))
 
     @classmethod
     def read(cls, text: object) -> Callers | None:
         """Parse the annotation's value; return ``None`` if it is missing, too long or not in ``written``'s format."""
         if not isinstance(text, str) or len(text) > MOST_CHARACTERS:
             return None
-        if text == _EVERYBODY:
-            return EVERYBODY
-        callers = cls(frozenset(map(_unquoted, text.split(_BETWEEN)))) if text else NOBODY
+        if text == _ALL:
+            return ALL_CALLERS
+        callers = cls(frozenset(map(_unquoted, text.split(_BETWEEN)))) if text else NO_CALLERS
         return callers if callers.written() == text else None
 
 
-NOBODY: Final = Callers()
-EVERYBODY: Final = Callers(everybody=True)
+NO_CALLERS: Final = Callers()
+ALL_CALLERS: Final = Callers(is_all=True)
 
 
 def bounded(names: frozenset[str]) -> Callers:
-    """Return the set of these names, or ``EVERYBODY`` if they exceed ``MOST_NAMES`` or ``MOST_CHARACTERS``."""
+    """Return the set of these names, or ``ALL_CALLERS`` if they exceed ``MOST_NAMES`` or ``MOST_CHARACTERS``."""
     callers = Callers(names)
-    return callers if len(names) <= MOST_NAMES and len(callers.written()) <= MOST_CHARACTERS else EVERYBODY
+    return callers if len(names) <= MOST_NAMES and len(callers.written()) <= MOST_CHARACTERS else ALL_CALLERS
 
 
 def _quoted(name: str) -> str:

@@ -74,14 +74,14 @@ class EventBudget(Struct):
 class Queue:
     """Queue of at most ``MOST_QUEUED`` series that wait to be written. Namespaces take turns.
 
-    One namespace can fill the queue alone. If a series of a namespace with fewer entries is added to a full queue, the
-    newest series of the namespace with the most entries is dropped.
+    One namespace can fill the queue alone. If the queue is full, a namespace with fewer entries can still add a series.
+    The newest series of the namespace with the most entries is then dropped.
     """
 
     def __init__(self) -> None:
         self._ready: OrderedDict[str, deque[Series]] = OrderedDict()
         self._later: list[tuple[float, int, Series]] = []
-        self._turns = itertools.count()
+        self._numbers = itertools.count()
         self._sizes: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -115,13 +115,14 @@ class Queue:
         return self._out(series)
 
     def add(self, series: Series) -> None:
+        """Add a series that may be written at once."""
         self._in(series)
         self._ready.setdefault(series.namespace, deque()).append(series)
 
     def add_later(self, series: Series) -> None:
         """Add a series that must not be written before the time in its field ``not_before``."""
         self._in(series)
-        heappush(self._later, (series.not_before, next(self._turns), series))
+        heappush(self._later, (series.not_before, next(self._numbers), series))
 
     def take(self, now: float) -> Series | None:
         """Remove and return the oldest series of the next namespace; ``None`` if no series may be written yet."""
@@ -135,7 +136,7 @@ class Queue:
                 self._ready[namespace] = ready
             if series.not_before <= now:
                 return self._out(series)
-            heappush(self._later, (series.not_before, next(self._turns), series))
+            heappush(self._later, (series.not_before, next(self._numbers), series))
         return None
 
     def next_at(self) -> float | None:

@@ -37,7 +37,7 @@ from app.writes.event_queue import AT_ONCE, EventBudget, Kind, Queue, Series
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True)
 CONTROLLER: Final = "homeport.dev/homeport"
 
-PACE_SECONDS: Final = 0.05
+WRITE_INTERVAL_SECONDS: Final = 0.05
 """Seconds between two writes."""
 
 IDLE_SECONDS: Final = 360.0
@@ -218,7 +218,7 @@ class ApiRecorder:
             except Exception as fault:  # noqa: BLE001  # a fault with one Event must not stop the task
                 self._lost("failed", series)
                 _LOG.error("event not written", traceback="".join(traceback.format_exception(fault)))
-            await asyncio.sleep(PACE_SECONDS)
+            await asyncio.sleep(WRITE_INTERVAL_SECONDS)
 
     async def _next(self) -> Series:
         """Wait until a series may be written; remove it from the queue and return it."""

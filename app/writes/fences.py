@@ -1,4 +1,5 @@
-"""Fences off late Bindings of the previous leader: writes an annotation, so that pending pods get a new version.
+"""Fences off late Bindings of the previous leader: writes an annotation to pending pods, so that they get a new
+version.
 
 Each Binding carries the pod's resource version at the time of the decision. If a delayed Binding of the previous leader
 arrives after that version has changed, the API server refuses the Binding with a conflict.
@@ -26,12 +27,14 @@ from app.writes.read_back import NOT_FOUND, fence_off
 _LOG: Final = structlog.get_logger(__name__)
 
 AT_ONCE: Final = 8
-"""Number of concurrent workers. Each worker fences off one pod at a time."""
+"""Maximum number of concurrent workers. Each worker fences off one pod at a time."""
 
 PAUSE_SECONDS: Final = 0.02
 """Seconds that a worker sleeps after each pod. The rate is at most ``AT_ONCE / PAUSE_SECONDS`` (400) pods a second."""
 
 _RETRY_SECONDS: Final = 0.5
+"""Seconds between two attempts to fence off one pod."""
+
 _CONFLICT: Final = 409
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -175,7 +178,7 @@ class Fences:
             return
         state = pod_state(raw, pod)
         if (state.uid, state.resource_version) == (pod.uid, pod.resource_version):
-            raise ApiUnavailable(f"the fence of pod {pod} has not moved its version")
+            raise ApiUnavailable(f"the fence of pod {pod} has not changed its version")
         self._take_in(pod, raw)
 
     async def _read(self, pod: Pod) -> None:

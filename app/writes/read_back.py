@@ -115,7 +115,7 @@ class ReadBack:
         fenced = pod_state(raw, pod)
         outcome = _outcome_of(fenced, pod, node_name, raw)
         if outcome is None and fenced.resource_version == state.resource_version:
-            raise ApiUnavailable(f"the fence of pod {pod} has not moved its version")
+            raise ApiUnavailable(f"the fence of pod {pod} has not changed its version")
         return outcome or BindOutcome(_NOT_ARRIVED, raw)
 
 

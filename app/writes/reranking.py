@@ -1,8 +1,8 @@
-"""Closes holes in the ranks of ReplicaSets' pods, as the option ``rerank`` of a profile says.
+"""Closes holes in the ranks of ReplicaSets' pods, for profiles with the option ``rerank``.
 
-A pod that dies leaves its rank free. If no new pod takes it, a scale-down can end above ``maxSkew``. So the pod of the
-highest rank in the domain gets the free one. The annotation is written through ``pods/status``, which stores
-annotations too: Homeport patches the status of pods anyway, so this needs no further permission.
+A deleted pod leaves a hole: its rank is free. If no new pod gets this rank, a scale-down can end above ``maxSkew``. So
+the pod with the highest rank in the domain gets the free rank. The annotation is written through ``pods/status``, which
+stores annotations too: Homeport patches the status of pods anyway, so this needs no further permission.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from app.telemetry.throttle import Throttle
 _LOG: Final = structlog.get_logger(__name__)
 
 BETWEEN_SECONDS: Final = 10.0
-"""Seconds between two searches for holes. A hole is closed if two searches in a row find it, because a new pod usually
-takes it.
+"""Seconds between two searches for holes. A hole is closed only if two searches in a row find it, because usually a new
+pod gets the rank.
 """
 
 PAUSE_SECONDS: Final = 1.0
 """Minimum seconds between two patches."""
 
 _REQUEST_SECONDS: Final = 5.0
+"""Time limit of one patch request, in seconds."""
+
 _GONE: Final = (404, 409, 422)
 """Statuses of a patch for a pod that was deleted or replaced. The patch carries the old pod's UID."""
 
@@ -42,7 +44,7 @@ Suggestion = tuple[Pod, int]
 class Reranks(Protocol):
     """Interface of a plugin with deletion costs. It is not part of the plugin contract.
 
-    ``reranks``: whether holes are closed. PodTopologySpread implements it for the option ``scaleDown: Spread``.
+    ``reranks``: true if holes must be closed. PodTopologySpread implements it for the option ``scaleDown: Spread``.
     """
 
     reranks: bool
@@ -56,7 +58,7 @@ class Reranks(Protocol):
 
 
 def reranking_plugins(plugins: Iterable[Any]) -> list[Reranks]:
-    """Return the plugins that have holes closed."""
+    """Return the plugins for which holes must be closed."""
     return [it for it in plugins if isinstance(it, Reranks) and it.reranks]
 
 
@@ -77,14 +79,16 @@ class Reranking:
         self._failures = Throttle()
 
     async def run(self) -> None:
-        """Search for holes and close those that the search before has found too, until cancelled."""
+        """Search for holes, and close those that the previous search found too, until cancelled."""
         known: set[tuple[str, int]] = set()
         while True:
             await self._sleep(BETWEEN_SECONDS)
             known = set() if self._problem() else await self._search(known)
 
     async def _search(self, known: set[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Return the UID of each pod that should have another cost, with the cost. Patch the pods that were known."""
+        """Return (UID, wanted cost) of each pod that should have another cost. Patch the pods that are also in
+        ``known``.
+        """
         current: set[tuple[str, int]] = set()
         for plugin in self._plugins:
             for suggestion in plugin.misranked():

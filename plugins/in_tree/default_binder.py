@@ -1,4 +1,4 @@
-"""Binds a pod to its node by the API server's ``binding`` subresource."""
+"""Binds a pod to its node through the ``binding`` subresource of the API server."""
 
 from __future__ import annotations
 

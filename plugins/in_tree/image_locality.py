@@ -20,6 +20,8 @@ NAME: Final = "ImageLocality"
 _MIB: Final = 1 << 20
 _LEAST: Final = 23 * _MIB
 _MOST_OF_A_CONTAINER: Final = 1000 * _MIB
+"""Scaled image sizes in bytes: a pod scores 0 up to ``_LEAST``, and 100 from ``_MOST_OF_A_CONTAINER`` per container."""
+
 _INT64: Final = 1 << 64
 _INT64_MAX: Final = (1 << 63) - 1
 

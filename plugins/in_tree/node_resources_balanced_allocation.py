@@ -1,4 +1,4 @@
-"""Prefers nodes with similar used shares of all resources, so that no resource runs out while another is idle."""
+"""Prefers nodes on which equal shares of all resources are used, so that none runs out while another is idle."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ Earlier releases score only the balance with the pod.
 """
 
 _PAIR: Final = 2
+"""Number of resources for which kube-scheduler computes the deviation by a simpler formula."""
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs):
@@ -125,6 +126,7 @@ def _balance(shares: Sequence[float]) -> int:
 
 
 def _may_be_backed(args: NodeResourcesBalancedAllocationArgs) -> bool:
+    """Return true if a DeviceClass could provide one of the compared resources."""
     return any(may_be_backed(it.name) for it in args.resources)
 
 

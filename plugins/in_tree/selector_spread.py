@@ -22,13 +22,16 @@ NAME: Final = "SelectorSpread"
 
 _ZONE: Final = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
 _REGION: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-"""Keys of region labels, the deprecated one first. The first label that a node has is used, as for zones."""
+"""Keys of region labels, the deprecated one first. The first label that a node has is used, as for the zone labels in
+``_ZONE``.
+"""
 
 _ZONE_WEIGHT: Final = 2.0 / 3.0
 """Share of the zone score in the score of a node with a zone. The rest depends on the number of peers on the node."""
 
 _Zone: TypeAlias = tuple[str, str]
 _NOWHERE: Final = ("", "")
+"""(region, zone) of a node without such labels."""
 
 
 class SelectorSpreadArgs(PluginArgs):

@@ -110,7 +110,7 @@ class _PodDisks:
         return self
 
     def conflicts_on(self, node: NodeInfo) -> bool:
-        """Return whether a pod on the node uses one of these disks, and at least one of the two pods writes to it.
+        """Return true if a pod on the node uses one of these disks, and at least one of the two pods writes to it.
 
         Raises ``_StepLimitReached``.
         """
@@ -220,7 +220,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return (pod.spec.oversized, claims, disks, self._nodes.mounts_generation if disks else 0)
 
     def _claim_key(self, namespace: str, name: str) -> Hashable:
-        """Return the name of the claim if it is missing; otherwise whether it is ReadWriteOncePod and in use."""
+        """Return the name of the claim if it is missing; otherwise true or false: it is ReadWriteOncePod and in use."""
         claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
         if claim is None:
             return name

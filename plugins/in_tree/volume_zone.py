@@ -55,6 +55,7 @@ class _Topology(Struct, frozen=True):
     values: frozenset[str]
 
     def admits(self, labels: Mapping[str, str]) -> bool:
+        """Return true if a node with these labels meets the requirement."""
         value = labels.get(self.key)
         if value is None:
             value = labels.get(_NEW_KEYS.get(self.key, self.key))
@@ -126,7 +127,7 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         return NO_CLAIMS if claims is NO_CLAIMS else (claims, self._nodes.generation)
 
     def _topologies(self, pod: Pod) -> tuple[_Topology, ...]:
-        """Return one requirement per label key, with the values that all claims allow. Raises ``_Rejected``.
+        """Return one requirement for each label key, with the values that all claims allow. Raises ``_Rejected``.
 
         Requirements are merged, so that the time to filter a node does not grow with the number of claims.
         """
@@ -140,6 +141,7 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         return tuple(_Topology(key, values) for key, values in allowed.items())
 
     def _of_claim(self, namespace: str, name: str) -> Iterator[_Topology]:
+        """Yield the requirements in the labels of a claim's volume. Raises ``_Rejected``."""
         if not name:
             raise _Rejected(REASON_NO_CLAIM_NAME)
         claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)

@@ -1,6 +1,9 @@
-"""Brings a stateful workload back to the node it lived on: a virtual machine, a StatefulSet's pod, a custom resource.
+"""Schedules the pods of a stateful workload to its home, the node on which its first pod ran.
 
-Not here: any I/O of its own. Homes are written through the handle's ``Writer`` and on the Binding.
+A workload is, for example, a virtual machine, one ordinal of a StatefulSet, or a custom resource. A home can be moved
+by users and by migrations.
+
+Not here: I/O. Homes are written through the handle's ``Writer`` and in the Binding.
 """
 
 from plugins.sticky_node.plugin import SPEC

@@ -1,7 +1,7 @@
 """Annotations that hold homes: their format, their owner, and the claims of pods.
 
-The first bind writes the home onto the pod, in the Binding itself, so a crash cannot separate bind and
-home. Homeport then copies the home to the owner, together with the UID of the pod:
+The first bind writes the home onto the pod, in the Binding itself, so that a crash cannot lose the home of a bound pod.
+Homeport then copies the home to the owner, together with the UID of the pod:
 
     on the owner   homeport.dev/home          the node                              (homeport.dev/home.3: ordinal 3)
                    homeport.dev/home-pod      UID of the pod recorded last          (homeport.dev/home-pod.3)
@@ -11,11 +11,11 @@ home. Homeport then copies the home to the owner, together with the UID of the p
                    homeport.dev/home-after    ``home-pod`` of its owner at the time; absent if there was none
                    homeport.dev/home-replaces home of its owner at the time; absent if there was none
 
-The annotations on a pod are its claim. It is open while the owner still has the ``home-pod`` that the claim names. So
-only one of the pods bound under the same ``home-pod`` is recorded, and only once. A claim replaces only the home that
-existed when its pod was bound. A newer edit by a user takes precedence and closes the claim. A home that a user removed
-does not come back: ``home-pod`` remains, and older claims name another value. The source pod of a migration will be
-deleted, so the target pod carries the open claim of the source pod, with the source pod's node.
+The annotations on a pod are its *claim*. It is open while its ``home-after`` equals the owner's ``home-pod``. So of the
+pods bound under one ``home-pod``, only one is recorded, and only once. A claim replaces only the home in its
+``home-replaces``. After an edit by a user, the claim is closed and the home stays. A home that a user removed does not
+come back: ``home-pod`` remains, and older claims have another ``home-after``. The target pod of a migration carries the
+open claim of the source pod, with the source pod's node, because the source pod will be deleted.
 
 Clones and restores copy annotations. So home annotations are ignored if ``home-owner`` has the UID of another object.
 The exception is a home that differs from the node in ``home-owner``, because a user has changed it since. A home
@@ -68,10 +68,10 @@ class ClaimSource(StrEnum):
 
 
 class Claim(Struct, frozen=True):
-    """Claim of a pod: ``node`` becomes the owner's home. ``replaces``: the home recorded when the pod was bound.
+    """Claim of a pod: ``node`` becomes the owner's home.
 
-    ``after``: the owner's ``home-pod`` at that time · ``decides``: true if the pod was the virtual machine's active pod
-    when last checked · ``replaces`` is empty if there was no home.
+    ``after`` and ``replaces``: the owner's ``home-pod`` and home when the pod was bound; empty if there was none.
+    ``decides``: last result of ``ActivePods.decides``, which tells if the pod may make the home.
     """
 
     pod: Pod
@@ -83,11 +83,11 @@ class Claim(Struct, frozen=True):
     by: ClaimSource = ClaimSource.BIND
 
     def is_open(self, owner: Owner) -> bool:
-        """Return whether the claim can still be recorded. ``owner``: in its newest version."""
+        """Return true if the claim can still be recorded. ``owner``: in its newest version."""
         return home_pod(owner) == self.after != self.pod.uid
 
     def makes(self, owner: Owner) -> bool:
-        """Return whether recording the claim now makes its node the home.
+        """Return true if recording the claim now makes its node the home.
 
         The result is false if another home has been written since. ``owner``: in its newest version.
         """
@@ -131,39 +131,40 @@ def recorded_machine(owner: Owner) -> str:
 def home_pod(owner: Owner) -> str:
     """Return the UID of the pod recorded last; empty if there is none.
 
-    For a home remembered from a predecessor of the same name, the result is the predecessor's own UID instead.
+    For a home remembered from a predecessor of the same name, the result is the UID of that predecessor or Home object.
     """
-    heard = last_pod_in(owner.obj, owner.slot)
-    if heard or owner.before is None or home_in(owner.obj, owner.slot):
-        return heard
-    return _mark(owner.before)
+    last_pod = last_pod_in(owner.obj, owner.slot)
+    if last_pod or owner.before is None or home_in(owner.obj, owner.slot):
+        return last_pod
+    return _home_pod_of(owner.before)
 
 
-def _mark(before: HomeRecord) -> str:
+def _home_pod_of(before: HomeRecord) -> str:
+    """Return the value for ``home-pod`` of a home remembered from a predecessor."""
     return before.keeper.uid or before.uid
 
 
 def last_pod_in(obj: AnnotatedObject, slot: str) -> str:
     """Return ``home-pod`` of an object; empty if there is none, or if it was copied from another object."""
-    heard = obj.annotations.get(slot_key(HOME_POD, slot), "")
-    return heard if heard and not is_copied(obj, slot) else ""
+    last_pod = obj.annotations.get(slot_key(HOME_POD, slot), "")
+    return last_pod if last_pod and not is_copied(obj, slot) else ""
 
 
 def is_copied(obj: AnnotatedObject, slot: str) -> bool:
-    """Return whether the home annotations were copied from another object and have not been changed since."""
+    """Return true if the home annotations were copied from another object and have not been changed since."""
     uid, _, node = obj.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
     home = obj.annotations.get(slot_key(HOME, slot), "")
     return uid not in ("", obj.uid) and (not home or node in ("", home))
 
 
 def is_own(obj: AnnotatedObject, slot: str) -> bool:
-    """Return whether ``home-owner`` names this object. This is also true after a release, when there is no home."""
+    """Return true if ``home-owner`` names this object. This is also true after a release, when there is no home."""
     uid, _, _ = obj.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
     return uid == obj.uid != ""
 
 
 def is_confirmed(obj: AnnotatedObject, slot: str) -> bool:
-    """Return whether ``home-owner`` names this object and its current home: Homeport wrote or saw this home."""
+    """Return true if ``home-owner`` names this object and its current home: Homeport wrote or saw this home."""
     return obj.annotations.get(slot_key(HOME_OWNER, slot)) == _owner_value(
         obj.uid, obj.annotations.get(slot_key(HOME, slot), "")
     )
@@ -197,22 +198,22 @@ def owner_annotations(owner: Owner, claim: Claim, machine: str) -> dict[str, str
     If the claim does not make a home, only ``home-pod`` is written, which closes the claim. ``machine``: systemUUID of
     the claim's node.
     """
-    heard: dict[str, str | None] = {slot_key(HOME_POD, owner.slot): claim.pod.uid}
+    closing: dict[str, str | None] = {slot_key(HOME_POD, owner.slot): claim.pod.uid}
     if not claim.makes(owner):
-        return heard
-    return {slot_key(HOME, owner.slot): claim.node, **heard, **ownership_annotations(owner, claim.node, machine)}
+        return closing
+    return {slot_key(HOME, owner.slot): claim.node, **closing, **ownership_annotations(owner, claim.node, machine)}
 
 
 def restored_annotations(owner: Owner, before: HomeRecord) -> dict[str, str | None]:
     """Return the annotations that write a remembered home onto the owner."""
-    heard = {slot_key(HOME, owner.slot): before.node, slot_key(HOME_POD, owner.slot): _mark(before)}
-    return {**heard, **ownership_annotations(owner, before.node, before.machine)}
+    restored = {slot_key(HOME, owner.slot): before.node, slot_key(HOME_POD, owner.slot): _home_pod_of(before)}
+    return {**restored, **ownership_annotations(owner, before.node, before.machine)}
 
 
 def ownership_annotations(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
     """Return the annotations with the UID of the home's owner and the systemUUID of its node.
 
-    They show if a home was copied from another object, and if its node was replaced by a host of the same name.
+    They show that a home was copied from another object, or that its node was replaced by a host of the same name.
     """
     written: dict[str, str | None] = {slot_key(HOME_OWNER, owner.slot): _owner_value(owner.obj.uid, home)}
     if machine or slot_key(HOME_MACHINE, owner.slot) in owner.obj.annotations:
@@ -238,8 +239,8 @@ def without(obj: AnnotatedObject, slot: str) -> dict[str, str | None]:
 
 def pod_annotations(claim: Claim, there: Mapping[str, str]) -> dict[str, str]:
     """Return the annotations of the Binding for a claim. ``there``: the pod's annotations, which are overwritten."""
-    said = {HOME_AFTER: claim.after, HOME_REPLACES: claim.replaces}
-    return {HOME: claim.node, **{key: value for key, value in said.items() if value or key in there}}
+    conditions = {HOME_AFTER: claim.after, HOME_REPLACES: claim.replaces}
+    return {HOME: claim.node, **{key: value for key, value in conditions.items() if value or key in there}}
 
 
 def no_claim_annotations(there: Mapping[str, str]) -> dict[str, str]:
@@ -318,7 +319,7 @@ class PendingHomes:
     def drop(self, pod: Pod) -> None:
         """Drop the pod's claim, if any.
 
-        The claim is looked up by pod. A virtual machine that is stopped during a bind has no owner any more.
+        The claim is looked up by pod: the owner is unknown if its virtual machine was stopped during the bind.
         """
         claim = self._claims.pop(pod.uid, None)
         if claim is None:
@@ -341,7 +342,7 @@ class PendingHomes:
         return next((it for it in claims if it.pod.uid != pod.uid and it.decides and it.makes(owner)), None)
 
     def is_made(self, pod: Pod) -> bool:
-        """Return whether the pod's bind has made a home that is not recorded on the owner yet."""
+        """Return true if the pod's bind has made a home that is not recorded on the owner yet."""
         return pod.uid in self._made
 
     def made(self) -> Collection[Claim]:

@@ -116,7 +116,7 @@ class OwnerRule(KindName):
 
     @property
     def is_claim(self) -> bool:
-        """Return whether the owner is a PersistentVolumeClaim used by the pods, not a controller of the pods."""
+        """True if the owner is a PersistentVolumeClaim that the pods use, instead of a controller of the pods."""
         return self.pair == CLAIM
 
     @property
@@ -131,7 +131,7 @@ class OwnerRule(KindName):
 
     @property
     def by_name(self) -> bool:
-        """Return whether an owner recreated under the same name inherits the home."""
+        """True if an owner recreated under the same name inherits the home."""
         if self.remember is not None:
             return self.remember == "name"
         is_set = self.pair == STATEFUL_SET and self.per_ordinal
@@ -187,7 +187,9 @@ KUBEVIRT: Final = OwnerRule(
 
 
 class StickyNodeArgs(PluginArgs):
-    """Arguments of the plugin. ``owners`` replaces the default, which is KubeVirt's VirtualMachine."""
+    """Arguments of the plugin, documented in ``docs/plugins/catalogue/sticky-node.md``. ``owners`` replaces the
+    default, which is KubeVirt's VirtualMachine. ``grace_period`` is in seconds.
+    """
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, populate_by_name=True, alias_generator=to_camel, use_enum_values=False

@@ -27,7 +27,7 @@ _STEP: Final = 32
 """Number of items between two pauses of a generator. Generators count items instead of measuring time."""
 
 STEP_SECONDS: Final = 0.001
-"""Processor time in seconds after which a task yields. It first finishes the current item."""
+"""Seconds of work after which a task yields. It first finishes the current item."""
 
 
 TICK_SECONDS: Final = 0.25
@@ -124,11 +124,12 @@ _WITHIN_SECONDS: Final = 60.0
 _SHORTEST_REST: Final = 60.0
 
 _UNANSWERED_REST: Final = 2.0
-"""First back-off in seconds if the API server did not answer. It is short, because a home might be waiting to be
-written.
+"""First back-offs in seconds after a rejected write (``_SHORTEST_REST``), and after a write without an answer. The
+latter is short, because a home might be waiting to be written.
 """
 
 _LONGEST_REST: Final = 960.0
+"""Maximum back-off in seconds."""
 _LOG: Final = structlog.get_logger(__name__)
 
 
@@ -137,7 +138,7 @@ class WriteBudgetExhausted(Exception):  # not an error
 
 
 class _Backoff(Struct):
-    """Back-off of an object. ``seconds``: its length · ``until``: its end on the monotonic clock."""
+    """Back-off of an object. ``seconds``: its length. ``until``: its end on the monotonic clock."""
 
     seconds: float
     until: float
@@ -184,16 +185,15 @@ class WriteBudget:
             self._causes.clear()
 
     def may_remember(self) -> bool:
-        """Return whether Homes may be written: false for a while after the API server did not serve the kind."""
+        """Return true if Homes may be written. False for a minute after the API server did not serve the kind."""
         return self._clock() >= self._remembers_from
 
     async def of_owner(self, key: str, work: Callable[[], Awaitable[bool | None]]) -> bool:
-        """Perform one write to an owner. After a rejected write, the object is skipped for a minute; the time doubles
-        with each further rejection.
+        """Perform one write to an owner, unless the owner is in back-off. Each cause of a failure is logged once.
 
-        If the API server does not answer, the first back-off is two seconds. Each cause is logged once. ``key``: the
-        object's UID, followed by the slot if the write concerns only one home. ``work`` returns ``False`` if something
-        is left to do.
+        After a rejected write, the back-off takes a minute, and after a write without an answer two seconds. The time
+        doubles with each further failure. ``key``: the object's UID, followed by the slot if the write concerns only
+        one home. ``work`` returns ``False`` if something is left to do.
         """
         return await self._try(key, work, of_memory=False)
 
@@ -260,7 +260,7 @@ class HomeEntry(Struct, frozen=True, gc=False):
 
     @property
     def machine(self) -> Whereabouts:
-        """Return whether the pod runs at home or elsewhere, waits for a node, or does not exist."""
+        """State of the owner's pod: it runs at home, runs elsewhere, waits for a node, or does not exist."""
         if self.pod is None:
             return Whereabouts.IDLE
         if not self.pod.node_name:

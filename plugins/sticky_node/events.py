@@ -112,11 +112,11 @@ def state_changed(
     _about(events, owner, _node(home), type_, reason, _WATCHING, note)
 
 
-def unknown_policy(events: EventRecorder, owner: Owner, said: str) -> None:
+def unknown_policy(events: EventRecorder, owner: Owner, value: str) -> None:
     """Report a policy annotation whose value is not a policy."""
-    _LOG.warning("policy unknown", machine=str(owner), policy=readable(said))
+    _LOG.warning("policy unknown", machine=str(owner), policy=readable(value))
     there = ", ".join(it.value for it in Policy)
-    note = f"{POLICY} says {readable(said)}, which is not a policy and is ignored: use one of {there}"
+    note = f"{POLICY} says {readable(value)}, which is not a policy and is ignored: use one of {there}"
     _about(events, owner, None, "Warning", "PolicyUnknown", _WATCHING, note)
 
 
@@ -169,8 +169,8 @@ def elsewhere(events: EventRecorder, owner: Owner, pod: Pod, decision: Decision)
 def _state_text(home: str, home_state: HomeState) -> str:
     """Return the home and its state as text, such as ``the home n1 is away (cordoned)``."""
     mark = f" ({home_state.mark})" if home_state.mark and home_state.state is not State.GONE else ""
-    said = "another machine now" if home_state.state is State.OTHER_MACHINE else home_state.state.words
-    return f"the home {readable(home)} is {said}{mark}"
+    words = "another machine now" if home_state.state is State.OTHER_MACHINE else home_state.state.words
+    return f"the home {readable(home)} is {words}{mark}"
 
 
 def _until(decision: Decision) -> str:
@@ -227,11 +227,11 @@ def report_edits(
     """
     if kind in _WITHOUT_ANNOTATIONS or old.annotations == new.annotations:
         return
-    told = 0
+    reported = 0
     for key in sorted({*old.annotations, *new.annotations}):
         if key == HOME or key.startswith(f"{HOME}."):
-            told += _report_edit(key.removeprefix(HOME), kind, old, new, recorder)
-            if told == MOST_REPORTED:
+            reported += _report_edit(key.removeprefix(HOME), kind, old, new, recorder)
+            if reported == MOST_REPORTED:
                 return
 
 
@@ -260,6 +260,7 @@ def _report_edit(
 
 
 _MOST_REASONS: Final = 4
+"""Maximum number of reasons in a text."""
 
 _LONGEST_REASON: Final = 160
 """Maximum length of a reason, in characters."""
@@ -270,9 +271,9 @@ def reasons_text(reasons: Sequence[str]) -> str:
 
     Unprintable and overlong reasons are quoted, because reasons can contain resource names chosen by tenants.
     """
-    said = [it if it.isprintable() and len(it) <= _LONGEST_REASON else shown(it) for it in reasons[:_MOST_REASONS]]
-    more = len(reasons) - len(said)
-    return ", ".join((*said, f"and {more} more") if more else said)
+    texts = [it if it.isprintable() and len(it) <= _LONGEST_REASON else shown(it) for it in reasons[:_MOST_REASONS]]
+    more = len(reasons) - len(texts)
+    return ", ".join((*texts, f"and {more} more") if more else texts)
 
 
 class OwnedHome(Struct, frozen=True):
@@ -305,22 +306,22 @@ class StateReporter:
         for slot, home in homes.items():
             written = read_since(obj.annotations.get(slot_key(HOME_SINCE, slot), ""), home.node, now)
             before = State.USABLE if written is None else written.state
-            told = self._unwritten.pop(home.owner.key, before)
-            self._report(home, told, is_given=slot in given)
+            last = self._unwritten.pop(home.owner.key, before)
+            self._report(home, last, is_given=slot in given)
 
     def unwritten(self, homes: HomesBySlot, given: Collection[str]) -> None:
         """Report changes that could not be written, compared with the last report."""
         for slot, home in homes.items():
-            told = self._unwritten.get(home.owner.key, State.USABLE)
-            self._report(home, told, is_given=slot in given)
+            last = self._unwritten.get(home.owner.key, State.USABLE)
+            self._report(home, last, is_given=slot in given)
             self._unwritten[home.owner.key] = home.home_state.state
 
     def settled(self, homes: HomesBySlot) -> None:
         """Report homes that are usable again, if their unusable state was reported but could not be written."""
         for home in homes.values():
-            told = self._unwritten.pop(home.owner.key, None)
-            if told is not None and home.home_state.state is State.USABLE:
-                self._report(home, told, is_given=False)
+            last = self._unwritten.pop(home.owner.key, None)
+            if last is not None and home.home_state.state is State.USABLE:
+                self._report(home, last, is_given=False)
 
     def _report(self, home: OwnedHome, before: State, *, is_given: bool) -> None:
         state_changed(self._events, home.owner, home.node, home.home_state, before=before, is_given=is_given)

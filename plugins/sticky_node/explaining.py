@@ -21,6 +21,7 @@ _HOME_OFF: Final = "none: the policy is off"
 
 
 def explain_missing(owner: Missing) -> Explanation:
+    """Explain that the owner of the pod is not in the snapshot."""
     return Explanation(unblock=(f"the pod's owner {owner} is not in the snapshot: it must exist first",))
 
 
@@ -29,7 +30,7 @@ def explain_home(
 ) -> Explanation:
     """Explain filter's decision. ``claim``: the claim that makes a home that is not recorded yet; otherwise ``None``.
 
-    ``made``: true if the claim's pod is bound · ``cause``: why its home could not be written.
+    ``made``: true if the claim's pod is bound. ``cause``: why its home could not be written.
     """
     home, applied = decision.home, decision.applied
     row = (
@@ -72,16 +73,16 @@ def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | Non
     """
     home, tables = readable(decision.home), tuple[Table, ...]()
     if verdict is None:
-        said = "other plugins refuse the pod there"
+        text = "other plugins refuse the pod there"
     else:
-        said = reasons_text(verdict.reasons)
-        if not said and not tried:
+        text = reasons_text(verdict.reasons)
+        if not text and not tried:
             return Explanation()
-        tables = (Table("asked of the home", _ASKED, ((home, said or _NOTHING, ", ".join(verdict.unasked)),)),)
-    if not said:
+        tables = (Table("asked of the home", _ASKED, ((home, text or _NOTHING, ", ".join(verdict.unasked)),)),)
+    if not text:
         return Explanation(tables)
     cures = (
-        f"node {home} is the home, and does not take the pod: remove the cause: {said}",
+        f"node {home} is the home, and does not take the pod: remove the cause: {text}",
         f"move the home or release it: set or remove {slot_key(HOME, owner.slot)} on {owner}",
         f"let the pod go elsewhere while its home does not take it: set {POLICY}={Policy.SOFT.value} on {owner}",
     )
@@ -91,8 +92,8 @@ def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | Non
 
 def _state(decision: Decision) -> str:
     home_state = decision.home_state
-    said = STATES[home_state.state] if home_state.state is not State.NONE else home_state.state.value
-    return f"{said}: {home_state.mark}" if home_state.mark not in ("", said) else said
+    text = STATES[home_state.state] if home_state.state is not State.NONE else home_state.state.value
+    return f"{text}: {home_state.mark}" if home_state.mark not in ("", text) else text
 
 
 def _grace(decision: Decision) -> str:

@@ -11,10 +11,10 @@ If the home is usable but in-tree filters reject the pod, the grace period start
 becomes False. For pods with scheduling gates, the condition is also False, and its time does not change when the gates
 are removed. So the grace period of such a pod starts when its gates are removed.
 
-kube-scheduler offers only a sample of the nodes, so a soft home can be missing. Homeport then rejects the pod on all
-nodes once, and the sampling guard nominates the pod to its home. If the next request offers the home, the attempt
-succeeds. If it offers only other nodes, an in-tree filter rejected the home. Otherwise the attempt ends after
-``LONGEST_ATTEMPT_SECONDS``.
+A soft home is preferred but not required: the policy is ``soft``, or the grace period is over. kube-scheduler offers
+only a sample of the nodes, so a soft home can be missing. Homeport then rejects the pod on all nodes once, and the
+sampling guard nominates the pod to its home. If the next request offers the home, the attempt succeeds. If it offers
+only other nodes, an in-tree filter rejected the home. Otherwise the attempt ends after ``LONGEST_ATTEMPT_SECONDS``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STATE_VALUES: Final[Mapping[State, str]] = {state: word for word, state in _STA
 
 
 class RecordedSince(Struct, frozen=True):
-    """Parsed ``home-since`` annotation: the state, and its start in seconds since 1970."""
+    """Parsed ``home-since`` annotation: the state, and its start (``time``) in seconds since 1970."""
 
     state: State
     time: float
@@ -166,11 +166,11 @@ class GraceClocks:
 
     def text(self, owner: Owner, home: str, state: State) -> str:
         """Return the ``home-since`` value for an unusable home."""
-        said = f"{_STATE_VALUES[state]} {rfc3339(self.began(owner, home))}"
-        return f"{said} {home}" if is_subdomain(home) else said
+        text = f"{_STATE_VALUES[state]} {rfc3339(self.began(owner, home))}"
+        return f"{text} {home}" if is_subdomain(home) else text
 
     def is_requested(self, owner: Owner, home: str) -> bool:
-        """Return whether a pod has needed this home's grace period since the home became unusable."""
+        """Return true if a pod has needed this home's grace period since the home became unusable."""
         requested = self._requested.get(owner.key)
         return requested is not None and requested.home == home
 
@@ -210,8 +210,8 @@ def read_since(text: str, home: str, now: float) -> RecordedSince | None:
     if len(text) > _LONGEST or not text.isprintable():
         return None
     word, _, rest = text.partition(" ")
-    said, _, node = rest.partition(" ")
-    state, time = _STATES.get(word), seconds(said)
+    start, _, node = rest.partition(" ")
+    state, time = _STATES.get(word), seconds(start)
     if state is None or time is None or not 0 <= time <= now + _CLOCK_SKEW_SECONDS or node not in ("", home):
         return None
     return RecordedSince(state, time)
@@ -238,7 +238,7 @@ class HomeAttempts:
     """Latest attempt to nominate each pod to its soft home, by the pod's UID. If the home changes, a new attempt
     begins.
 
-    ``clock``: monotonic, in seconds · ``wall_clock``: seconds since 1970.
+    ``clock``: monotonic, in seconds. ``wall_clock``: seconds since 1970.
     """
 
     def __init__(self, clock: Clock, wall_clock: Clock) -> None:
@@ -251,7 +251,7 @@ class HomeAttempts:
         self._attempts = other._attempts
 
     def begin(self, uid: str, home: str) -> bool:
-        """Begin the pod's attempt, if it has none for this home; return whether the attempt is still running."""
+        """Begin the pod's attempt, if it has none for this home; return true while the attempt is running."""
         known = self._of(uid, home)
         if known is None:
             self._attempts.put(uid, _Attempt(home, self._now() + LONGEST_ATTEMPT_SECONDS))
@@ -275,10 +275,12 @@ class HomeAttempts:
         return known if known is not None and known.home == home else None
 
     def has_failed(self, uid: str, home: str) -> bool:
+        """Return true if a bind of the pod to this home has failed."""
         known = self._of(uid, home)
         return known is not None and known.failed
 
     def is_over(self, uid: str, home: str) -> bool:
+        """Return true if the pod's attempt for this home has ended; false if there was none."""
         known = self._of(uid, home)
         return known is not None and (known.over or self._now() >= known.ends_at)
 

@@ -130,10 +130,11 @@ class HomeStates:
         return self._by_node(home, owner, pod) if away is None else away
 
     def reaches_volumes(self, pod: Pod, node: Node) -> bool:
-        """Return whether the node can use the pod's bound volumes; ``True`` if that is unknown."""
+        """Return false if the node is known not to reach one of the pod's bound volumes."""
         return self._volumes.unreached(pod, node) is None
 
     def _by_node(self, home: str, owner: Owner, pod: Pod | None) -> HomeState:
+        """Return the state of the node. With a pod, taints that it tolerates are ignored."""
         try:
             info = self._nodes.get(home)
         except Unreadable:
@@ -162,6 +163,7 @@ class HomeStates:
         return taint is not None and self._tolerance.of(pod.spec.tolerations).tolerates(taint)
 
     def _volume_elsewhere(self, home: str, pod: Pod) -> HomeState | None:
+        """Return the state ``VOLUME_ELSEWHERE`` if the node cannot use a bound volume of the pod; else ``None``."""
         if not pod.spec.pending_volumes:
             return None
         try:
@@ -233,14 +235,12 @@ def _tainted(state: State, taint: Taint) -> HomeState:
 
 
 def is_kubevirt(owner: Owner) -> bool:
-    """Return whether the owner's pods are KubeVirt virtual machines."""
+    """Return true if the owner's pods are KubeVirt virtual machines."""
     return isinstance(owner.controller, VirtualMachineInstance) or owner.kind.api_version.split("/")[0] == _KUBEVIRT
 
 
 def is_other_machine(node: Node, owner: Owner) -> bool:
-    """Return whether the node's systemUUID has changed since the home was made; ``False`` if either systemUUID is
-    unknown.
-    """
+    """Return true if the node's systemUUID has changed since the home was made; false if one of the two is unknown."""
     was, now = recorded_machine(owner).lower(), node.state.machine
     return bool(was and now) and was != now
 

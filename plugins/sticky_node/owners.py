@@ -44,8 +44,8 @@ Slot = tuple[str, str]
 class Owner(Struct, frozen=True):
     """Object that keeps a pod's home. ``slot``: distinguishes the homes of one owner; empty if it has only one.
 
-    ``controller``: the object that the pod's controller reference names, or the owner itself. ``before``: Home
-    remembered from a predecessor of the same name.
+    ``controller``: the object that the pod's controller reference names; the owner itself if it was found in another
+    way. ``before``: Home remembered from a predecessor of the same name.
     """
 
     kind: Kind[AnnotatedObject]
@@ -100,8 +100,9 @@ class Owners:
         self._controlled: Final = tuple(objects.by_controller(it) for it in self.controllers())
 
     def of(self, pod: Pod) -> Owner | Missing | None:
-        """Return the owner that keeps the pod's home; ``None`` if no rule applies, or the chain ends early. Raises
-        ``Unreadable``.
+        """Return the owner that keeps the pod's home; ``None`` if no rule matches the pod's controllers and claims.
+
+        The result is ``Missing`` if an object on the way to the owner is not in the snapshot. Raises ``Unreadable``.
         """
         owner = self._by_controllers(pod)
         return owner if owner is not None or self._claims is None else self._by_claims(pod, self._claims)
@@ -136,7 +137,7 @@ class Owners:
 
     @property
     def follows_claims(self) -> bool:
-        """Return whether volume claims keep homes. A pod's owner then also depends on the other pods of its volume
+        """True if volume claims keep homes. A pod's owner then also depends on the other pods that use its volume
         claim.
         """
         return self._claims is not None
@@ -172,7 +173,7 @@ class Owners:
         return (it if self.keeps(kind, it) else None for it in self._objects.every(kind))
 
     def keeps(self, kind: Kind[Any], obj: AnnotatedObject) -> bool:
-        """Return whether the object keeps homes. All objects of the kind do, except volume claims that the selector
+        """Return true if the object keeps homes. All objects of the kind do, except volume claims that the selector
         does not match.
         """
         if self._claims is None or not isinstance(obj, PersistentVolumeClaim) or kind not in self._keepers:
@@ -180,7 +181,7 @@ class Owners:
         return self._claims.keeps(obj)
 
     def may_be_shared(self, pod: Pod, other: Pod) -> bool:
-        """Return whether two pods could have the same owner, without looking up any object.
+        """Return true if two pods could have the same owner, without looking up any object.
 
         This is possible if both have controllers that can lead to a home, or if they use a common volume claim.
         """
@@ -219,15 +220,15 @@ class Owners:
         return Owner(kind, was, keeper.slot, was, home) if effective is home else None
 
     def is_per_ordinal(self, kind: Kind[AnnotatedObject]) -> bool:
-        """Return whether an object of the kind keeps a separate home for each of its pods."""
+        """Return true if an object of the kind keeps a separate home for each of its pods."""
         return kind in self._per_ordinal
 
     def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
-        """Return whether homes of this kind outlive their owners."""
+        """Return true if homes of this kind outlive their owners."""
         return kind in self._by_name
 
     def has_machines(self) -> bool:
-        """Return whether KubeVirt's VirtualMachineInstances are watched."""
+        """Return true if KubeVirt's VirtualMachineInstances are watched."""
         return VIRTUAL_MACHINE_INSTANCES in self.controllers()
 
     def running(self, obj: AnnotatedObject) -> VirtualMachineInstance | None:
@@ -240,7 +241,7 @@ class Owners:
         return instance if keeper == obj.uid else None
 
     def remembers(self) -> bool:
-        """Return whether homes of any kind outlive their owners."""
+        """Return true if homes of any kind outlive their owners."""
         return bool(self._by_name)
 
     def _before(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str) -> HomeRecord | None:

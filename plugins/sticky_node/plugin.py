@@ -65,7 +65,7 @@ from plugins.sticky_node.pods import ActivePods, is_target
 from plugins.sticky_node.policy import Action, Decider, Decision, Policies, Reason, is_held, kinds_of_policies
 from plugins.sticky_node.reconciler import Reconciler
 from plugins.sticky_node.recorder import Recorder
-from plugins.sticky_node.reports import Listing, NodeStateFigures, PodStateFigures
+from plugins.sticky_node.reports import Listing, NodeStateMetrics, PodStateMetrics
 from plugins.sticky_node.unusable_homes import UnusableHomes
 from plugins.sticky_node.waiting_pods import PodWaker
 
@@ -102,8 +102,8 @@ class StickyNode(
     BackgroundPlugin,
     HomesPlugin,
 ):
-    """Plugin that keeps homes. A home is recorded on its owner, or pending. Pending homes apply from Reserve on, and
-    are dropped if the bind fails.
+    """Plugin that keeps homes. A home is recorded on its owner, or pending until it is recorded. A pending home applies
+    from Reserve on, and is dropped if the bind fails.
     """
 
     def __init__(self, args: StickyNodeArgs, handle: Handle) -> None:
@@ -116,10 +116,10 @@ class StickyNode(
         self._pending = PendingHomes()
         self._recorder = Recorder(self._owners, self._active, self._pending, handle)
         scan = HomeScan(self._owners, handle.objects)
-        self._pod_state_figures = PodStateFigures(scan, handle.objects, self._pending)
+        self._pod_state_metrics = PodStateMetrics(scan, handle.objects, self._pending)
         self._home_states = HomeStates(args, handle)
         self._policies = Policies(args, handle.objects)
-        self._node_state_figures = NodeStateFigures(scan, self._home_states, self._policies)
+        self._node_state_metrics = NodeStateMetrics(scan, self._home_states, self._policies)
         self._clocks = clocks = GraceClocks(self._home_states, self._owners, handle)
         self._failed_at = -inf
         self._decider = Decider(args, self._policies, self._home_states, clocks, handle.timing.wall_clock)
@@ -209,7 +209,7 @@ class StickyNode(
         return FilterResult((), lambda: dict.fromkeys(passed, NOT_HOME))
 
     def _is_tried(self, pod: Pod, home: str) -> bool:
-        """Return whether the attempt to nominate the pod to its home has ended; if there was none, begin it.
+        """Return true if the attempt to nominate the pod to its home has ended; if there was none, begin it.
 
         Call this only if the request lacks the home. If a nominated pod is offered other nodes, an in-tree filter
         rejected the home, or preemption freed another node.
@@ -251,6 +251,7 @@ class StickyNode(
         return self._basis(pod, self._decision(owner, pod)) if isinstance(owner, Owner) else str(owner)
 
     def _basis(self, pod: Pod, decision: Decision) -> Hashable:
+        """Return the inputs of filter's answer: the verdict, and the state of the attempt to nominate a soft home."""
         is_tried = decision.action is Action.TRY_HOME and self._attempts.is_over(pod.uid, decision.home)
         return (decision.verdict, is_tried)
 
@@ -291,7 +292,7 @@ class StickyNode(
         return self._decider.of(owner, pod, self._home(owner, pod))
 
     def depends_on(self, pod: Pod, other: Pod) -> bool:
-        """Return whether both pods have the same owner, because the first bind makes the home for both.
+        """Return true if both pods have the same owner, because the first bind makes the home for both.
 
         The other pod's owner is looked up last, because it can belong to another tenant and be unreadable.
         """
@@ -375,8 +376,8 @@ class StickyNode(
             report_edits(kind, old, new, self._handle.event_recorder)
 
     def figures(self) -> Iterator[Figure | None]:
-        yield from self._pod_state_figures.figures()
-        yield from self._node_state_figures.figures()
+        yield from self._pod_state_metrics.figures()
+        yield from self._node_state_metrics.figures()
 
     async def run(self) -> None:
         """Run all background loops until cancelled.
@@ -434,7 +435,7 @@ class StickyNode(
         return recorded_home(owner) if claim is None else claim.node
 
     def _is_current(self, claim: Claim) -> bool:
-        """Return whether the claim still makes a home: true unless another home or pod was recorded since."""
+        """Return true if the claim still makes a home. False if another home or pod has been recorded since."""
         owner = self._owners.newest(claim.owner)
         return owner is None or claim.makes(owner)
 
@@ -449,7 +450,7 @@ def _writes(args: StickyNodeArgs) -> tuple[Writes, ...]:
     homes = tuple(Writes(kind, "the home of their pods") for kind in keepers_of(args.owners))
     if not any(it.by_name for it in args.owners):
         return homes
-    return (*homes, Writes(HOMES, "what is remembered of homes", whole=True))
+    return (*homes, Writes(HOMES, "remembered homes", whole=True))
 
 
 def _needs(args: StickyNodeArgs) -> Needs:

@@ -1,8 +1,8 @@
 """Properties of pods that matter to homes: ordinal, PersistentVolumeClaims, reachable volumes, and the active pod.
 
 If a pod uses several claims, claims that only a single node can mount take precedence; among equals, the first by name
-is used. A claim that many nodes can mount keeps a home only if a single pod uses it, because pods that share it are
-meant to be spread. A claim with more than ``MOST_OTHERS`` other pods counts as shared without a check.
+is used. A claim that many nodes can mount keeps a home only if a single pod uses it. Pods that share it are meant to be
+spread. A claim with more than ``MOST_OTHERS`` other pods counts as shared without a check.
 
 Only bound volumes restrict nodes. A volume that is missing or unreadable restricts nothing, because kube-scheduler's
 VolumeBinding rejects such a pod itself.
@@ -47,7 +47,7 @@ _NUMBERS: Final = re.compile(r"[0-9-]*")
 
 
 def is_slot(text: str) -> bool:
-    """Return whether a pod can have the slot: an ordinal, several numbers (a place in a group), or empty."""
+    """Return true if a pod can have the slot: an ordinal, several numbers (a place in a group), or empty."""
     return _NUMBERS.fullmatch(text) is not None
 
 
@@ -80,12 +80,11 @@ class HomeClaims:
         return self._pods
 
     def of(self, pod: Pod) -> PersistentVolumeClaim | str | None:
-        """Return the claim that keeps the pod's home, or the name of one of its claims that is not in the snapshot.
-
-        Raises ``Unreadable``.
+        """Return the claim that keeps the pod's home; ``None`` if no claim does. If one of the pod's claims is not in
+        the snapshot, return its name. Raises ``Unreadable``.
         """
         names = _names(pod)
-        if not names or _serves_another(pod):
+        if not names or _is_helper(pod):
             return None
         selected: list[PersistentVolumeClaim] = []
         for name in sorted(names):
@@ -98,7 +97,7 @@ class HomeClaims:
         return None if best is None or (_is_of_many(best) and self._is_shared(best, pod)) else best
 
     def keeps(self, claim: PersistentVolumeClaim) -> bool:
-        """Return whether the claim keeps homes."""
+        """Return true if the claim keeps homes."""
         return self._selector.matches(claim.labels)
 
     def newest(self, pod: Pod) -> Pod | None:
@@ -107,14 +106,14 @@ class HomeClaims:
         return next((it for it in known if it is not None), None)
 
     def in_common(self, pod: Pod, other: Pod) -> bool:
-        """Return whether both pods use the same PersistentVolumeClaim, without looking it up."""
+        """Return true if both pods use the same PersistentVolumeClaim, without looking it up."""
         return pod.namespace == other.namespace and not _names(pod).isdisjoint(_names(other))
 
     def _is_shared(self, claim: PersistentVolumeClaim, pod: Pod) -> bool:
         there = self._pods.get(_claim_key(pod, claim.name), {})
         if len(there) - (pod.uid in there) > MOST_OTHERS:
             return True
-        return any(it.uid != pod.uid and not it.terminating and not _serves_another(it) for it in there.values())
+        return any(it.uid != pod.uid and not it.terminating and not _is_helper(it) for it in there.values())
 
 
 def _names(pod: Pod) -> AbstractSet[str]:
@@ -126,12 +125,14 @@ def _claim_key(pod: Pod, claim: str) -> str:
 
 
 def _is_of_many(claim: PersistentVolumeClaim) -> bool:
-    """Return whether several nodes can mount the claim at a time."""
+    """Return true if several nodes can mount the claim at a time."""
     return not _OF_ONE_NODE.issuperset(claim.access_modes)
 
 
-def _serves_another(pod: Pod) -> bool:
-    """Return whether the pod works for another pod: KubeVirt's hotplug pods, and pods that fill a claim."""
+def _is_helper(pod: Pod) -> bool:
+    """Return true for a helper pod, whose controller is a pod or a claim: KubeVirt's hotplug pods, and pods that fill a
+    claim.
+    """
     return pod.owner is not None and (pod.owner.api_version, pod.owner.kind) in _SERVED
 
 
@@ -165,7 +166,7 @@ class BoundVolumes:
     def unreached(self, pod: Pod, node: Node | str) -> RestrictedVolume | None:
         """Return the pod's first volume that the node cannot use; ``None`` if there is none.
 
-        ``node``: a node, or the name of a deleted node. Of a deleted node the labels are unknown, so a volume counts as
+        ``node``: a node, or the name of a deleted node. The labels of a deleted node are unknown. So a volume counts as
         unusable there only if every term of its affinity names other hosts.
         """
         for volume in self._bound(pod):
@@ -206,12 +207,12 @@ class BoundVolumes:
 
 
 def _may_match(affinity: RequiredNodeAffinity, name: str) -> bool:
-    """Return whether a node of that name might match. Its labels are unknown."""
+    """Return true if a node of that name might match. Its labels are unknown."""
     return any(_term_may_match(it, name) for it in affinity.terms or ()) or not affinity.terms
 
 
 def _term_may_match(term: NodeSelectorTerm, name: str) -> bool:
-    """Return whether the term might match a node of that name.
+    """Return true if the term might match a node of that name.
 
     The hostname label usually is the node's name, with or without its domain.
     """
@@ -231,7 +232,7 @@ class ActivePods:
         self._of_instance: Final = objects.by_controller(VIRTUAL_MACHINE_INSTANCES)
 
     def decides(self, pod: Pod, node_name: str, controller: AnnotatedObject) -> bool:
-        """Return whether the pod is allowed to make the home once it is on that node; false if the node does not exist.
+        """Return true if the pod is allowed to make the home once it is on that node; false if the node does not exist.
 
         This is always true if the owner is not a KubeVirt virtual machine. ``controller``: the object that the pod's
         controller reference names.
@@ -254,7 +255,7 @@ class ActivePods:
 
 
 def is_target(pod: Pod) -> bool:
-    """Return whether the pod is the target of a migration or an evacuation.
+    """Return true if the pod is the target of a migration or an evacuation.
 
     Pods inherit the label from the VirtualMachineInstance. KubeVirt does not let other users write it there.
     """
@@ -262,7 +263,7 @@ def is_target(pod: Pod) -> bool:
 
 
 def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: Mapping[str, Pod]) -> bool:
-    """Return whether the pod, once on that node, is the virtual machine's active pod by KubeVirt's own rule.
+    """Return true if the pod, once on that node, is the virtual machine's active pod by KubeVirt's own rule.
 
     That is the newest pod controlled by the instance on ``status.nodeName``, or on any node while that is empty
     (``CurrentVMIPod`` of ``pkg/controller/controller.go``). If two pods were created in the same second, KubeVirt can
@@ -295,7 +296,7 @@ _WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 
 
 def slot_of(pod: Pod, kinds: Sequence[Kind[Any]]) -> str | None:
-    """Return the pod's slot: the index that its controller wrote, or the number at the end of its name."""
+    """Return the pod's slot, from a label or from the number at the end of its name; ``None`` if it has neither."""
     if kinds[-1] == LEADER_WORKER_SETS:
         return _place_in_group(pod)
     if kinds[0] == _JOBS:
@@ -305,7 +306,9 @@ def slot_of(pod: Pod, kinds: Sequence[Kind[Any]]) -> str | None:
 
 
 def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
-    """Return the number at the end of the pod's name. For a StatefulSet, the rest must be the set's name."""
+    """Return the number at the end of the pod's name. For a StatefulSet, the rest must be the set's name; otherwise
+    return ``None``.
+    """
     name, dash, number = pod.name.rpartition("-")
     if not dash or not _is_number(number):
         return None
@@ -314,7 +317,9 @@ def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
 
 
 def _place_in_group(pod: Pod) -> str | None:
-    """Return ``group-worker`` if the pod has the name that a LeaderWorkerSet gives it. The leader is worker 0."""
+    """Return ``group-worker``; ``None`` if the pod lacks the name that a LeaderWorkerSet gives it. The leader is worker
+    0.
+    """
     leader, group, worker = _leader_of(pod), pod.labels.get(_GROUP, ""), pod.labels.get(_WORKER, "")
     if not leader or not _is_number(worker):
         return None
@@ -329,7 +334,7 @@ def _leader_of(pod: Pod) -> str:
 
 
 def is_led_by_pod(pod: Pod, controller: OwnerReference | None) -> bool:
-    """Return whether the controller of the workers' StatefulSet is their leader pod.
+    """Return true if the controller of the workers' StatefulSet is their leader pod.
 
     The leader pod is the end of the chain of owner references, so the LeaderWorkerSet is found by a label.
     """

@@ -40,7 +40,7 @@ class Action(StrEnum):
 
 
 class Reason(StrEnum):
-    """Reason for refusing a node. The texts are constant; names and times are in Events and ``explain``."""
+    """Reason for refusing a node. The texts are constant; Events and ``explain`` have the names and times."""
 
     NOT_HOME = "node(s) were not the pod's home"
     AWAY = "node(s) were refused, because the pod's home takes no pods now"
@@ -145,7 +145,7 @@ class Policies:
         return applied
 
     def is_off(self, owner: Owner, pod: Pod | None = None) -> bool:
-        """Return whether the policy is ``off``. Without a pod, pod annotations are ignored. Raises ``Unreadable``."""
+        """Return true if the policy is ``off``. Without a pod, pod annotations are ignored. Raises ``Unreadable``."""
         return self.of(owner, pod).policy is Policy.OFF
 
     def _of_namespace(self, name: str) -> AppliedPolicy | None:
@@ -168,8 +168,8 @@ def kinds_of_policies(args: StickyNodeArgs) -> Sequence[Kind[Any]]:
 
 def unknown_policy(owner: Owner) -> str:
     """Return the value of the owner's policy annotation if it is not a policy; empty otherwise."""
-    said = owner.obj.annotations.get(POLICY, "")
-    return "" if said in _BY_NAME else said
+    value = owner.obj.annotations.get(POLICY, "")
+    return "" if value in _BY_NAME else value
 
 
 def _rule(number: int, args: StickyNodeArgs) -> _Rule:
@@ -179,7 +179,7 @@ def _rule(number: int, args: StickyNodeArgs) -> _Rule:
 
 
 class Decision(Struct, frozen=True):
-    """Decision for one pod. ``over``: the grace period has ended.
+    """Decision for one pod. ``home``: empty if there is none. ``over``: true if the grace period has ended.
 
     ``since`` and ``ends_at``: start and end of the grace period, in seconds since 1970; ``None`` if it has not started,
     or if there is none.
@@ -203,10 +203,11 @@ class Decision(Struct, frozen=True):
         return (self.home, self.action, self.reason)
 
     def makes_home(self, node: str, *, failback: bool) -> bool:
-        """Return whether a bind to the node makes it the home. It does if there is no home yet, or if the decision
+        """Return true if a bind to the node makes it the home. It does if there is no home yet, or if the decision
         allowed other nodes.
 
-        ``failback``: keep the existing home, except under the hard policy, where leaving a home is final.
+        ``failback``: true to keep an existing home. The hard policy still replaces it, because it allows other nodes
+        only after the home was released.
         """
         if self.applied.policy is Policy.OFF or self.home_state.state is State.TARGET or node == self.home:
             return False
@@ -252,7 +253,7 @@ class Decider:
         return Decision(home, applied, home_state, cell.then, Reason.NOT_HOME, since, ends_at, over=True)
 
     def holds(self, owner: Owner, home: str, applied: AppliedPolicy, state: State) -> bool:
-        """Return whether a pod waits for an unusable home, or would wait if a usable home became unusable.
+        """Return true if a pod waits for an unusable home, or would wait if a usable home became unusable.
 
         Starts no grace period.
         """
@@ -272,5 +273,5 @@ class Decider:
 
 
 def is_held(decision: Decision) -> bool:
-    """Return whether the pod is restricted to its home and the home is usable."""
+    """Return true if the pod is restricted to its home and the home is usable."""
     return decision.action is Action.HOME and decision.home_state.state is State.USABLE

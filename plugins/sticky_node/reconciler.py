@@ -1,8 +1,8 @@
 """Corrects recorded homes independently of binds, and keeps homes of deleted owners.
 
-A home written by a user, or by an earlier release, has no UID beside it. The reconciler adds the owner's UID, so that a
-copy on another object can be recognized. A copied home is removed, so that a home that appears there later is known to
-come from a user.
+A home written by a user, or by an earlier release, has no ``home-owner`` annotation. The reconciler adds it with the
+owner's UID, so that a copy on another object can be recognized. A copied home is removed, so that a home that appears
+there later is known to come from a user.
 
 For owners with ``remember: name``, the home is also kept in a Home object (``kubectl get homes``). A virtual machine
 recreated under the same name gets its home back. Without the CustomResourceDefinition, a home is lost when its owner is
@@ -66,8 +66,8 @@ _LATER_SECONDS: Final = 10.0
 class Reconciler:
     """Runs the corrections of recorded homes in rounds.
 
-    ``is_off``: function from an owner and one of its pods; returns whether their policy is ``off``. If so, nothing is
-    recorded for the owner's virtual machine.
+    ``is_off(owner, pod)`` returns true if the policy of the owner's pod is ``off``. If so, nothing is recorded for the
+    owner's virtual machine.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Reconciler:
             await self._handle.timing.sleep(_PERIOD_SECONDS)
 
     async def round(self) -> bool:
-        """Check all owners and virtual machines once; return whether nothing is left to do. A concurrent call returns
+        """Check all owners and virtual machines once; return true if nothing is left to do. A concurrent call returns
         ``False`` at once.
         """
         if self._is_running:
@@ -139,7 +139,7 @@ class Reconciler:
 class _Correction(Struct):
     """Corrections for one object.
 
-    ``written``: annotations to write · ``copied``: slots with copied homes · ``is_all``: false if something cannot be
+    ``written``: annotations to write. ``copied``: slots with copied homes. ``is_all``: false if something cannot be
     decided yet.
     """
 
@@ -149,7 +149,7 @@ class _Correction(Struct):
 
 
 class HomeOwnership:
-    """Writes the owner's UID beside each home, and removes homes that were copied from another object."""
+    """Writes ``home-owner`` for each home, and removes homes that were copied from another object."""
 
     def __init__(
         self, owners: Owners, active: ActivePods, recorder: Recorder, budget: WriteBudget, handle: Handle
@@ -163,7 +163,7 @@ class HomeOwnership:
         self._iteration = ResumableIteration(owners, owners.keepers(), self._correct_objects)
 
     async def all(self) -> bool:
-        """Check every owner that has changed since it was last correct; return whether nothing is left to do."""
+        """Check every owner that has changed since it was last correct; return true if nothing is left to do."""
         complete, steps = True, Steps(self._handle.timing.sleep)
         for kind, obj in self._iteration:
             await steps()
@@ -223,7 +223,7 @@ class HomeOwnership:
 
 
 class MigratedHomes:
-    """Finds virtual machines that migrated, or that run without a home. ``is_off``: whether the policy is ``off``."""
+    """Finds virtual machines that migrated, or that run without a home. ``is_off``: see ``Reconciler``."""
 
     def __init__(
         self,
@@ -250,8 +250,8 @@ class MigratedHomes:
     async def all(self) -> bool:
         """Record the claims of running virtual machines. Return ``False`` if some remain to be recorded.
 
-        A claim remains if the machine's pod or node is not in the snapshot yet, if an object is unreadable, or if a
-        write was not completed.
+        A claim remains if the machine's pod or node is not in the snapshot yet, an object is unreadable, or a write did
+        not succeed.
         """
         complete, steps = True, Steps(self._handle.timing.sleep)
         for _, machine in self._iteration:
@@ -273,7 +273,7 @@ class MigratedHomes:
         return complete
 
     def _is_settled(self, machine: VirtualMachineInstance) -> bool:
-        """Return whether the virtual machine and its owner are unchanged since a check that found nothing to do."""
+        """Return true if the virtual machine and its owner have not changed since a check found nothing to do."""
         known, owner = self._settled.get(machine.uid, (None, None))
         if known is not machine or owner is None:
             return False
@@ -285,11 +285,11 @@ class MigratedHomes:
         owner = self._owners.of(pod) if self._handle.profile.serves(pod.spec.scheduler_name) else None
         if not isinstance(owner, Owner) or self._pending.of(pod) is not None or self._is_off(owner, pod):
             return None
-        home, heard = recorded_home(owner), home_pod(owner)
-        if self._args.follow_migration and heard != pod.uid and _has_left(machine, pod, owner):
-            return Claim(pod, machine.node_name, owner, heard, True, home, ClaimSource.MIGRATION)
-        if not home and not heard and self._args.adopt and not is_own(owner.obj, owner.slot):
-            return Claim(pod, machine.node_name, owner, heard, True, by=ClaimSource.ADOPTION)
+        home, last_pod = recorded_home(owner), home_pod(owner)
+        if self._args.follow_migration and last_pod != pod.uid and _has_left(machine, pod, owner):
+            return Claim(pod, machine.node_name, owner, last_pod, True, home, ClaimSource.MIGRATION)
+        if not home and not last_pod and self._args.adopt and not is_own(owner.obj, owner.slot):
+            return Claim(pod, machine.node_name, owner, last_pod, True, by=ClaimSource.ADOPTION)
         if home_in(owner.obj, owner.slot):
             self._settled[machine.uid] = (machine, owner)
         return None

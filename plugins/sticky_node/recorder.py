@@ -112,7 +112,7 @@ class Recorder:
         return next((it for it in claims if it.makes(owner) and self._decides(it)), None)
 
     def _claim_on(self, pod: Pod) -> Claim | None:
-        """Return the claim on a bound pod; ``None`` if it names another node, or if it is already in memory.
+        """Return the open claim on a bound pod; ``None`` if it has none, or if the claim is already in memory.
 
         The target of a migration makes no home by its bind, because the migration has only begun.
         """
@@ -162,7 +162,7 @@ class Recorder:
         return False
 
     def _decides(self, claim: Claim) -> bool:
-        """Return whether the pod may make the home now; if its owner is gone or was replaced, the last result."""
+        """Return true if the pod may make the home now; the last result if its owner was deleted or replaced."""
         owner = self._owners.of(claim.pod)
         if not isinstance(owner, Owner) or owner.key != claim.owner.key:
             return claim.decides
@@ -222,7 +222,7 @@ class RememberedHomes:
         self._iteration_of_homes = ResumableIteration(handle.objects, (HOMES,), {})
 
     async def all(self) -> bool:
-        """Restore remembered homes; delete those that a user released. Return whether nothing is left to do."""
+        """Restore remembered homes; delete those that a user released. Return true if nothing is left to do."""
         complete, steps = True, Steps(self._handle.timing.sleep)
         for _, home in self._iteration_of_homes:
             await steps()
@@ -243,7 +243,7 @@ class RememberedHomes:
         return complete
 
     async def forget(self) -> bool:
-        """Delete the oldest Homes of missing owners beyond ``MOST_ORPHANS``. Return whether nothing is left to do."""
+        """Delete the oldest Homes of missing owners beyond ``MOST_ORPHANS``. Return true if nothing is left to do."""
         complete, steps = True, Steps(self._handle.timing.sleep)
         orphans: dict[str, list[HomeRecord]] = {}
         for home in self._handle.objects.every(HOMES):
@@ -252,8 +252,8 @@ class RememberedHomes:
             with suppress(Unreadable):  # an unreadable owner exists
                 if kind is not None and self._handle.objects.get(kind, home.namespace, home.keeper.name) is None:
                     orphans.setdefault(home.namespace, []).append(home)
-        for found_there in orphans.values():
-            for home in sorted(found_there, key=attrgetter("since"))[:-MOST_ORPHANS]:
+        for orphans_there in orphans.values():
+            for home in sorted(orphans_there, key=attrgetter("since"))[:-MOST_ORPHANS]:
                 complete &= await self._forget(home)
         return complete
 
@@ -279,7 +279,7 @@ class RememberedHomes:
         events.remembered(self._handle.event_recorder, owner, home.node)
 
     async def note(self) -> bool:
-        """Write every changed home to its Home object; return whether nothing is left to do."""
+        """Write every changed home to its Home object; return true if nothing is left to do."""
         if not self._budget.may_remember():
             return False
         complete, steps = True, Steps(self._handle.timing.sleep)
@@ -312,7 +312,7 @@ class RememberedHomes:
         return there
 
     def _has_room(self, there: set[str], namespace: str, name: str) -> bool:
-        """Return whether a Home of that name may be written; if so, count it."""
+        """Add the name to ``there`` and return true, unless the namespace already has too many Homes."""
         if name not in there and len(there) >= MOST_OF_NAMESPACE:
             if namespace not in self._full:
                 self._full.add(namespace)
@@ -345,6 +345,6 @@ class RememberedHomes:
             home = home_in(obj, slot)
             if home and is_confirmed(obj, slot) and is_subdomain(home):
                 known = remembered(self._handle.objects, kind, obj, slot)
-                told = (obj.uid, home, obj.annotations.get(slot_key(HOME_MACHINE, slot), ""))
-                if known is None or told != (known.keeper.uid, known.node, known.machine):
+                current = (obj.uid, home, obj.annotations.get(slot_key(HOME_MACHINE, slot), ""))
+                if known is None or current != (known.keeper.uid, known.node, known.machine):
                     yield slot

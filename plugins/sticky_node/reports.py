@@ -42,7 +42,7 @@ _HOMES: Final = "Homes by state: at_home, elsewhere, waiting, idle, node_gone or
 _LONGEST: Final = "Age of the oldest pod that waits for its home; 0 if none does."
 
 
-class PodStateFigures:
+class PodStateMetrics:
     """Metrics of homes by the state of their pods, recomputed on every call."""
 
     def __init__(self, scan: HomeScan, objects: Objects, pending: PendingHomes) -> None:
@@ -54,13 +54,13 @@ class PodStateFigures:
         """Yield ``homes`` by state, and ``homes_longest_wait_seconds``. ``now``: in UTC."""
         counts = dict.fromkeys(STATES_OF_PODS, 0)
         oldest = ""
-        for kept in self._scan():
-            if kept is None:
+        for entry in self._scan():
+            if entry is None:
                 yield None
-            elif kept.home:
-                counts[self._state(kept.home, kept.machine)] += 1
-                if kept.machine is Whereabouts.WAITING and kept.waits_since:
-                    oldest = min(kept.waits_since, oldest or kept.waits_since)
+            elif entry.home:
+                counts[self._state(entry.home, entry.machine)] += 1
+                if entry.machine is Whereabouts.WAITING and entry.waits_since:
+                    oldest = min(entry.waits_since, oldest or entry.waits_since)
         counts[UNRECORDED] = len(self._pending.made())
         for state, count in counts.items():
             yield Figure("homes", _HOMES, count, {"state": state})
@@ -78,9 +78,15 @@ def _age(created: str, now: datetime) -> float:
         return 0.0
 
 
-STANDINGS: Final = tuple(it.value for it in (State.USABLE, State.AWAY, State.LEAVING, State.GONE, State.OTHER_MACHINE))
+NODE_STATES: Final = tuple(
+    it.value for it in (State.USABLE, State.AWAY, State.LEAVING, State.GONE, State.OTHER_MACHINE)
+)
 MOST_NODES: Final = 10
+"""Maximum number of nodes that the metric ``homes_unusable`` names."""
+
 OTHERS: Final = "(others)"
+"""Label value for homes on all other nodes."""
+
 
 NO_NODE: Final = "(gone)"
 """Label value for homes on nodes that do not exist. Users can write any node name, so these names are not used as label
@@ -96,7 +102,7 @@ _BY_NODE: Final = (
 )
 
 
-class NodeStateFigures:
+class NodeStateMetrics:
     """Metrics of homes by the state of their nodes, recomputed on every call. Policies of pods are not considered."""
 
     def __init__(self, scan: HomeScan, home_states: HomeStates, policies: Policies) -> None:
@@ -121,7 +127,7 @@ class NodeStateFigures:
                 counts[state.value, policy.value] += 1
                 if state is not State.USABLE:
                     nodes[NO_NODE if state is State.GONE else home] += 1
-        for home_state in STANDINGS:
+        for home_state in NODE_STATES:
             for policy in Policy:
                 labels = {"node_state": home_state, "policy": policy.value}
                 yield Figure("homes_by_node_state", _BY_NODE_STATE, counts[home_state, policy.value], labels)
@@ -148,9 +154,9 @@ _DATED: Final = _AWAY | _ORPHANED
 
 
 class HomeDescription(NamedTuple):
-    """State of a home for display. ``source``: origin of the policy · ``since``: in RFC 3339, empty if unknown.
+    """State of a home for display. ``source``: origin of the policy. ``since``: in RFC 3339, empty if unknown.
 
-    ``mark``: cause of the node's state · ``holds``: true if the pod waits while the node accepts no pods.
+    ``mark``: cause of the node's state. ``holds``: true if the pod waits while the node accepts no pods.
     """
 
     state: State
@@ -184,19 +190,19 @@ class Listing:
 
     def homes(self) -> Iterator[Home | None]:
         """Yield all homes, and ``None`` after each short step."""
-        for kept in self._scan():
-            yield None if kept is None else self._home(kept, self._described(kept))
-        for kept in self._scan.remembered():
-            yield None if kept is None else self._home_of_nobody(kept)
+        for entry in self._scan():
+            yield None if entry is None else self._home(entry, self._described(entry))
+        for entry in self._scan.remembered():
+            yield None if entry is None else self._home_without_owner(entry)
 
     def home_of(self, owner: Owner, pod: Pod) -> Home:
         """Return the home of an owner, described for this pod. Raises ``Unreadable``."""
-        kept = HomeEntry(owner, recorded_home(owner), pod)
-        return self._home(kept, self._describe(owner, kept.home, pod))
+        entry = HomeEntry(owner, recorded_home(owner), pod)
+        return self._home(entry, self._describe(owner, entry.home, pod))
 
-    def _described(self, kept: HomeEntry) -> HomeDescription:
+    def _described(self, entry: HomeEntry) -> HomeDescription:
         try:
-            return self._describe(kept.owner, kept.home, kept.pod)
+            return self._describe(entry.owner, entry.home, entry.pod)
         except Unreadable:
             return HomeDescription(State.UNKNOWN, None, "")
 
@@ -216,37 +222,37 @@ class Listing:
             self._decider.holds(owner, home, applied, home_state.state),
         )
 
-    def _home(self, kept: HomeEntry, told: HomeDescription) -> Home:
-        obj, pod = kept.owner.obj, kept.pod
-        kind = kept.owner.kind
+    def _home(self, entry: HomeEntry, description: HomeDescription) -> Home:
+        obj, pod = entry.owner.obj, entry.pod
+        kind = entry.owner.kind
         return Home(
-            HomeOwner(kind.api_version, kind.kind, obj.namespace, obj.name, obj.uid, kept.owner.slot),
-            readable(kept.home) if kept.home else "",
-            told.state,
-            kept.machine,
-            policy=told.policy,
-            policy_source=told.source,
-            since=told.since,
-            mark=told.mark,
+            HomeOwner(kind.api_version, kind.kind, obj.namespace, obj.name, obj.uid, entry.owner.slot),
+            readable(entry.home) if entry.home else "",
+            description.state,
+            entry.machine,
+            policy=description.policy,
+            policy_source=description.source,
+            since=description.since,
+            mark=description.mark,
             pod=pod.name if pod is not None else "",
             pod_node=pod.node_name if pod is not None else "",
-            contradiction=_contradiction(kept, told) if kept.home else "",
-            is_away=told.state in _AWAY,
-            is_orphaned=told.state in _ORPHANED,
+            contradiction=_contradiction(entry, description) if entry.home else "",
+            is_away=description.state in _AWAY,
+            is_orphaned=description.state in _ORPHANED,
             is_judged=pod is None or self._serves(pod.spec.scheduler_name),
-            holds=told.holds,
+            holds=description.holds,
         )
 
-    def _home_of_nobody(self, kept: HomeEntry) -> Home:
-        home = self._home(kept, self._described(kept))
+    def _home_without_owner(self, entry: HomeEntry) -> Home:
+        home = self._home(entry, self._described(entry))
         return replace(home, state=State.OWNER_GONE, since="", is_orphaned=True)
 
 
-def _contradiction(kept: HomeEntry, told: HomeDescription) -> str:
-    if not is_subdomain(kept.home):
+def _contradiction(entry: HomeEntry, description: HomeDescription) -> str:
+    if not is_subdomain(entry.home):
         return NO_NAME
-    if told.state is State.VOLUME_ELSEWHERE:
-        return f"its pod's volume is elsewhere: {told.mark}"
-    if kept.machine is Whereabouts.ELSEWHERE and kept.pod is not None:
-        return f"its pod runs on {kept.pod.node_name}"
+    if description.state is State.VOLUME_ELSEWHERE:
+        return f"its pod's volume is elsewhere: {description.mark}"
+    if entry.machine is Whereabouts.ELSEWHERE and entry.pod is not None:
+        return f"its pod runs on {entry.pod.node_name}"
     return ""

@@ -30,7 +30,7 @@ from plugins.sticky_node.owners import Owner, Owners
 from plugins.sticky_node.pods import slots
 from plugins.sticky_node.policy import Policies, unknown_policy
 
-PACE_SECONDS: Final = 0.02
+WRITE_INTERVAL_SECONDS: Final = 0.02
 """Delay after each write, which limits writes to 50 per second."""
 
 REST_SECONDS: Final = 5.0
@@ -48,7 +48,11 @@ _REFUSING: Final = 3
 
 _FORBIDDEN: Final = 403
 _PAUSE_SECONDS: Final = 1.0
+"""First back-off in seconds of an owner that cannot be written."""
+
 _ATTEMPTS: Final = 5
+"""Maximum number of attempts of one write while the owner keeps changing."""
+
 _OF_OWNER: Final = "owner"
 
 _ANY: Final = HomeState(State.NONE)
@@ -108,8 +112,8 @@ class UnusableHomes:
         self._stamp: tuple[object, object] = (None, None)
         self._looked_at = -LOOK_SECONDS
         self._unwritten: dict[str, _Unwritten] = {}
-        self._resting: list[tuple[float, int, str]] = []
-        self._due: list[tuple[float, int, str]] = []
+        self._delayed: list[tuple[float, int, str]] = []
+        self._ready: list[tuple[float, int, str]] = []
         self._numbers = count()
         self._pauses: dict[str, _WritePause] = {}
         self._reporter = StateReporter(self._handle)
@@ -251,24 +255,28 @@ class UnusableHomes:
     async def write(self, seconds: float, steps: Steps) -> None:
         """Write queued owners for at most ``seconds``: owners without failures first, then in queue order."""
         begun = self._handle.timing.clock()
-        while self._resting and self._resting[0][0] <= begun:
-            _, number, uid = heappop(self._resting)
-            heappush(self._due, (self._unwritten[uid].pause, number, uid))
+        while self._delayed and self._delayed[0][0] <= begun:
+            _, number, uid = heappop(self._delayed)
+            heappush(self._ready, (self._unwritten[uid].pause, number, uid))
             await steps()
-        while self._due:
+        while self._ready:
             now = self._handle.timing.clock()
             if now >= begun + seconds or now < self._barred_until:
                 return
-            _, _, uid = heappop(self._due)
+            _, _, uid = heappop(self._ready)
             entry = self._unwritten[uid]
             try:
                 await self._write(uid, entry, steps)
             except Unreadable:  # the owner cannot be read now: retry later
                 entry.pause = next_delay(entry.pause, _PAUSE_SECONDS, AGAIN_SECONDS)
                 self._wait(uid, entry, entry.pause)
-            await self._handle.timing.sleep(PACE_SECONDS)
+            await self._handle.timing.sleep(WRITE_INTERVAL_SECONDS)
 
     async def _write(self, uid: str, entry: _Unwritten, steps: Steps) -> None:
+        """Write one queued owner if it still needs a write. If the write fails, queue the owner again.
+
+        Raises ``Unreadable``.
+        """
         await self._look_again(entry.kind, entry.obj, steps)
         del self._unwritten[uid]
         for _ in range(_ATTEMPTS):
@@ -321,4 +329,4 @@ class UnusableHomes:
     def _wait(self, uid: str, entry: _Unwritten, seconds: float) -> None:
         """Queue an owner after a delay. Each owner is in only one of the two queues, once."""
         self._unwritten[uid] = entry
-        heappush(self._resting, (self._handle.timing.clock() + seconds, next(self._numbers), uid))
+        heappush(self._delayed, (self._handle.timing.clock() + seconds, next(self._numbers), uid))

@@ -30,11 +30,11 @@ from plugins.sticky_node.policy import Action, Decision, is_held
 Decide: TypeAlias = Callable[[Owner, Pod], Decision]
 
 NEW_LOOK_SECONDS: Final = 0.5
-"""Minimum time between two comparisons of pods that were rejected just now."""
+"""Minimum seconds between two comparisons of pods that were rejected just now."""
 
 NEW_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
-"""Time for which a pod counts as new after a rejection, because kube-scheduler is still writing the pod's condition."""
+"""Seconds of frequent comparisons after a pod's first and later rejections, while its condition is being written."""
 
 SEARCH_SECONDS: Final = 30.0
 """Delay between two searches for pods that filter was never called for, and for pods whose gates ended."""
@@ -52,33 +52,33 @@ FIRST_ASK_SECONDS: Final = 3.0
 
 ASK_AGAIN_SECONDS: Final = 15.0
 LONGEST_ASK_SECONDS: Final = 480.0
-"""Minimum and maximum time between two queries about a pod. The time doubles, because the reason of most pods never
-changes.
-"""
+"""Minimum and maximum time between two evaluations of a pod's home. It doubles, because most reasons never change."""
 
 MOST: Final = 1024
-"""Maximum number of pods queried. Further pods get no Event."""
+"""Maximum number of pods whose homes are evaluated. Further pods get no Event."""
 
 MOST_OF_NAMESPACE: Final = 128
-"""Maximum number of pods queried in one namespace, so that one tenant cannot displace all others."""
+"""Maximum number of these pods in one namespace, so that one tenant cannot displace all others."""
 
-PACE_SECONDS: Final = 0.1
-"""Delay between two queries."""
+EVALUATION_INTERVAL_SECONDS: Final = 0.1
+"""Delay between two evaluations."""
 
 
 class _RefusedPod(Struct):
-    """Pod rejected by its usable home. ``not_before``: monotonic time of the next query. ``told``: the last Event."""
+    """Pod rejected by its usable home. ``not_before``: monotonic time of the next evaluation. ``reported``: home and
+    reasons of the last Event.
+    """
 
     pod: Pod
     not_before: float
     pause: float = ASK_AGAIN_SECONDS
-    told: tuple[str, str] = ("", "")
+    reported: tuple[str, str] = ("", "")
 
 
 class HomeRefusalReporter:
     """Reports why a usable home rejects a pod, by evaluating the in-tree filters for the home.
 
-    ``newest``: returns the pod's newest version, ``None`` once it no longer waits · ``decided``: returns the decision.
+    ``newest``: returns the pod's newest version, ``None`` once it no longer waits. ``decided``: returns the decision.
     """
 
     def __init__(self, owners: Owners, handle: Handle, newest: Callable[[Pod], Pod | None], decided: Decide) -> None:
@@ -94,7 +94,7 @@ class HomeRefusalReporter:
         self._of_namespace: Counter[str] = Counter()
 
     def knows(self, pod: Pod) -> bool:
-        """Return whether the pod is among those whose refusals are reported."""
+        """Return true if the pod is among those whose refusals are reported."""
         return pod.uid in self._pods
 
     def note(self, pod: Pod) -> None:
@@ -111,13 +111,13 @@ class HomeRefusalReporter:
         if (refused := self._pods.pop(uid, None)) is not None:
             self._of_namespace -= Counter((refused.pod.namespace,))  # drops namespaces without pods
 
-    def said(self, pod: Pod, home: str) -> str:
+    def reported_reasons(self, pod: Pod, home: str) -> str:
         """Return the last reported reasons why this home rejects the pod; empty if none were reported."""
         refused = self._pods.get(pod.uid)
-        return refused.told[1] if refused is not None and refused.told[0] == home else ""
+        return refused.reported[1] if refused is not None and refused.reported[0] == home else ""
 
     async def run(self) -> None:
-        """Query one pod at a time until cancelled."""
+        """Evaluate the home of one pod at a time, until cancelled."""
         while True:
             now = self._handle.timing.clock()
             due = next((uid for uid, it in self._pods.items() if it.not_before <= now), None)
@@ -125,7 +125,7 @@ class HomeRefusalReporter:
                 await self._handle.timing.sleep(TICK_SECONDS)
             else:
                 await self._query(due)
-                await self._handle.timing.sleep(PACE_SECONDS)
+                await self._handle.timing.sleep(EVALUATION_INTERVAL_SECONDS)
 
     async def _query(self, uid: str) -> None:
         refused = self._pods[uid]
@@ -137,9 +137,9 @@ class HomeRefusalReporter:
             return
         pod, owner, decision = now
         if decision.home == before[2].home and verdict.reasons:
-            told, refused.told = refused.told, (decision.home, reasons_text(verdict.reasons))
-            if told != refused.told:
-                events.refused(self._handle.event_recorder, owner, pod, decision, refused.told[1])
+            reported, refused.reported = refused.reported, (decision.home, reasons_text(verdict.reasons))
+            if reported != refused.reported:
+                events.refused(self._handle.event_recorder, owner, pod, decision, refused.reported[1])
         refused.pod = pod
         refused.not_before = self._handle.timing.clock() + refused.pause
         refused.pause = next_delay(refused.pause, ASK_AGAIN_SECONDS, LONGEST_ASK_SECONDS)
@@ -158,7 +158,8 @@ class HomeRefusalReporter:
 class _WaitingPod(Struct):
     """Pod that filter was called for. ``verdict``: filter's first verdict, or the verdict of the last wake-up.
 
-    ``answered``: filter's latest verdict. ``new_until``: on the monotonic clock. ``told``: the last report.
+    ``answered``: filter's latest verdict. ``new_until``: monotonic end of frequent comparisons. ``reported``: the last
+    report.
     """
 
     pod: Pod
@@ -166,7 +167,7 @@ class _WaitingPod(Struct):
     answered: Hashable
     new_until: float
     ends_at: float | None = None
-    told: Hashable = None
+    reported: Hashable = None
 
 
 class PodWaker:
@@ -312,16 +313,16 @@ class PodWaker:
             self._deadline = min(self._deadline, wait.ends_at)
         if self._handle.timing.clock() >= wait.new_until:
             self._new.pop(pod.uid, None)
-        is_untold = is_news or wait.told is None
+        is_unreported = is_news or wait.reported is None
         is_refused = bool(pod.unschedulable_since) and not self.refused.knows(pod)
-        owner = self._owners.of(pod) if is_untold or is_refused else None
+        owner = self._owners.of(pod) if is_unreported or is_refused else None
         if is_news and owner is None:  # the volume claim no longer keeps homes, or is shared now
             self._handle.activate((pod,))
         elif isinstance(owner, Owner):
             decision = self._decision(owner, pod)
             if is_news and decision.action is not Action.WAIT:
                 self._handle.activate((pod,))
-            if is_untold:
+            if is_unreported:
                 self._report(wait, owner, decision)
             if is_refused and is_held(decision):
                 self.refused.note(pod)
@@ -333,12 +334,12 @@ class PodWaker:
 
     def _report(self, wait: _WaitingPod, owner: Owner, decision: Decision) -> None:
         news = (decision.home, decision.home_state.state, decision.over)
-        told, wait.told = wait.told, news
-        if news == told:
+        reported, wait.reported = wait.reported, news
+        if news == reported:
             return
         recorder, pod = self._handle.event_recorder, wait.pod
         if decision.over:
-            events.grace_over(recorder, owner, pod, decision, self.refused.said(pod, decision.home))
+            events.grace_over(recorder, owner, pod, decision, self.refused.reported_reasons(pod, decision.home))
         elif decision.home_state.state is State.VOLUME_ELSEWHERE:
             events.elsewhere(recorder, owner, pod, decision)
         elif decision.action is Action.WAIT:

@@ -124,7 +124,7 @@ def test_an_api_server_that_gives_no_lists(
 def test_a_cluster_beyond_the_bound(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MOST_PODS", 1)
 
-    told = "homeport: the cluster has more than 1 pods: ask a Homeport that runs there\n"
+    told = "homeport: the cluster has more than 1 pods: use a Homeport that runs in the cluster\n"
     assert (3, "", told) == person.runs(api(), "pending", "-q")
 
 

@@ -28,7 +28,7 @@ class _SharedDevice:
         self._times: dict[str, int] = {}
 
     def count(self, consumed: Amounts | None, sign: int) -> bool:
-        """Add (``sign`` 1) or remove (-1) one share; return whether any share is left."""
+        """Add (``sign`` 1) or remove (-1) one share; return true if the device still has shares."""
         self._shares += sign
         self._specified += sign * (consumed is not None)
         for name, amount in (consumed or _NOTHING).items():

@@ -59,6 +59,7 @@ _SHORT_EXPRESSION: Final = 256
 _CONSTRAINTS_PER_STEP: Final = 4
 _DEVICES_PER_STEP: Final = 8
 _COUNTERS_PER_STEP: Final = 8
+"""Numbers of constraints, devices and counters whose examination counts as one step."""
 
 _MAX_DEVICES_IN_PROOF: Final = 50_000
 """Maximum number of devices (about 25 ms) examined to prove that a node has too few.
@@ -70,14 +71,16 @@ _DEVICES_BETWEEN_YIELDS: Final = 4096
 """Number of devices that a proof examines between two yields."""
 
 MAX_DEVICES: Final = 128
-"""Maximum number of devices, and of requests, of one pod. Each adds several nested Python calls, and their depth is
-limited.
+"""Maximum number of devices, and of requests, of one pod. Each adds several nested Python calls, and Python limits
+their depth.
 """
 
 REASON_INVALID_POOLS: Final = "invalid resource pools were encountered"
 ALL: Final = "All"
 EXACT_COUNT: Final = "ExactCount"
 _TAINTED: Final = ("NoSchedule", "NoExecute")
+"""Effects of device taints that a request must tolerate to get the device."""
+
 _NONE: Final[Amounts] = {}
 
 _MAX_CHOICES: Final = 32
@@ -87,6 +90,7 @@ constraints.
 
 _Value: TypeAlias = tuple[type, object]
 _NO_VALUE: Final[_Value] = (object, None)
+"""Value that no device has. It replaces the values of an attribute that all devices lack."""
 
 RequestKey: TypeAlias = tuple[int, int, int]
 """(index of the claim, index of its request, index of the alternative)"""
@@ -147,7 +151,7 @@ class _TooManyResults(Exception):
 
 
 class _Candidate(Struct, frozen=True, eq=False):
-    """Device at ``position`` among all devices of the node. ``taken``: whether a claim holds the whole device."""
+    """Device at ``position`` among all devices of the node. ``taken``: true if a claim holds the whole device."""
 
     position: int
     device: Device
@@ -172,14 +176,16 @@ class _PreparedRequest(Struct, eq=False):
 
     @property
     def admin_access(self) -> bool:
+        """True if the request has admin access. Alternatives of a request cannot have it."""
         return not self.parent and bool(self.request.admin_access)
 
 
 class AllocationSearch:
     """Search for devices for the claims of a pod on one node.
 
-    ``allocations_of``: function from a pool to its allocations. ``match_device``: evaluates a selector. ``devices``:
-    number of devices that the node can reach. ``steps``: steps taken so far.
+    ``classes``: function from a name to the DeviceClass, or ``None``. ``allocations_of``: function from a pool to its
+    allocations. ``match_device``: evaluates a selector. ``devices``: number of devices that the node can reach.
+    ``steps``: steps taken so far.
     """
 
     def __init__(
@@ -224,7 +230,8 @@ class AllocationSearch:
                     position += 1
 
     def _from(self, start: int, stop: int | None = None) -> Iterator[_Candidate]:
-        """Yield the devices from position ``start`` on, and before ``stop``.
+        """Yield the devices from position ``start`` up to, but not including, ``stop``; up to the last device without
+        ``stop``.
 
         Candidates are created on demand, because few searches reach many devices.
         """
@@ -235,9 +242,10 @@ class AllocationSearch:
             yield candidates[position]
 
     def run(self) -> Generator[None, None, Solution | NoSolution]:
-        """Run the search, and yield often. Raises ``AllocationError`` or ``CannotEvaluate``.
+        """Run the search and return its result. Raises ``AllocationError`` or ``CannotEvaluate``.
 
-        All selectors are evaluated before the first yield.
+        After a search that ran out of steps, the generator tries to prove that there are too few devices. It yields
+        only during this proof. All selectors are evaluated before the first yield.
         """
         total = sum(self._prepare_claim(index, claim) for index, claim in enumerate(self._claims))
         total = max(total, sum(len(it.spec.requests) for it in self._claims))
@@ -252,7 +260,7 @@ class AllocationSearch:
                 raise
             done = False
         if done:
-            return tuple(frozenset(it for it in found if "/" in it) for found in self._results)
+            return tuple(frozenset(it for it in results if "/" in it) for results in self._results)
         return NoSolution(REASON_INVALID_POOLS if any(it.invalid for it in self._pools) else "")
 
     # Requests.
@@ -304,6 +312,9 @@ class AllocationSearch:
         return prepared
 
     def _all_devices(self, where: str, key: RequestKey, request: _PreparedRequest) -> list[_Candidate]:
+        """Return all matching devices, for the allocation mode All. Raises ``AllocationError`` if a pool cannot be used
+        now.
+        """
         devices: list[_Candidate] = []
         start = 0
         for pool in self._pools:
@@ -324,11 +335,12 @@ class AllocationSearch:
     # The search.
 
     def _allocate(self, claim: int, number: int, position: int, taken: int, *, alternative: bool, start: int) -> bool:
-        """Take devices for a request, and for all requests and claims after it. Return whether that is possible.
+        """Take devices for a request, and for all requests and claims after it. Return false if that is not possible.
 
-        ``position``: index of the alternative. ``alternative``: true if the caller has chosen one of several
-        alternatives of the request. ``taken``: number of devices that the request already has. ``start``: position of
-        the first device to try; no set of devices is tried in two orders. Raises ``_TooManyResults``.
+        ``claim``, ``number`` and ``position``: indexes of the claim, the request and the alternative. ``alternative``:
+        true if the caller has chosen one of several alternatives of the request. ``taken``: number of devices that the
+        request already has. ``start``: position of the first device to try, so that no set of devices is tried in two
+        orders. Raises ``_TooManyResults``.
         """
         self._step()
         if claim >= len(self._claims):
@@ -354,6 +366,11 @@ class AllocationSearch:
         return self._take_any(key, taken, request, alternative, start)
 
     def _first_available(self, claim: int, number: int) -> bool:
+        """Take devices for the first alternative of a request with which the search succeeds. Return false if there is
+        none.
+
+        Raises ``_TooManyResults`` if each alternative would get too many devices.
+        """
         too_many = True
         position = 0
         while (claim, number, position) in self._requests:
@@ -396,8 +413,10 @@ class AllocationSearch:
         *,
         must: bool,
     ) -> bool:
-        """Take a device, and then devices for everything that is still missing. Return whether that is possible; if
-        not, release the device.
+        """Take a device, and then all other devices that are still missing. If that is not possible, release the device
+        and return false.
+
+        ``following``: position of the next device to try. ``must``: see ``_try_device``.
         """
         if sum(map(len, self._results)) >= MAX_DEVICES:
             raise CannotEvaluate(REASON_STEPS)
@@ -419,9 +438,10 @@ class AllocationSearch:
             raise CannotEvaluate(REASON_STEPS)
 
     def _is_impossible(self) -> Generator[None, None, bool]:
-        """Return whether every assignment of devices to requests provably fails, because there are too few devices.
+        """Return true if it is proven that there are too few devices for the requests.
 
-        It is called when the search has no steps left. A device is assumed to match unless a selector has rejected it.
+        The proof is tried if the search has no steps left. A device is assumed to match unless a selector has rejected
+        it.
         """
         try:
             if (yield from self._any_shareable()):
@@ -485,7 +505,7 @@ class AllocationSearch:
         return list(values)
 
     def _lacks_devices(self, chosen: Sequence[tuple[int, MatchAttribute, _Value]]) -> Generator[None, None, bool]:
-        """Return whether there are too few devices if each constraint of ``chosen`` requires the given value."""
+        """Return true if there are too few devices when each constraint of ``chosen`` requires the given value."""
         owner: dict[int, tuple[RequestKey, int]] = {}
         usable: dict[RequestKey, list[int]] = {}
         for key, request in self._requests.items():
@@ -526,7 +546,7 @@ class AllocationSearch:
         owner: dict[int, tuple[RequestKey, int]],
         seen: set[int],
     ) -> bool:
-        """Return whether ``slot`` can get a device if other slots move to other usable devices (augmenting path)."""
+        """Return true if ``slot`` can get a device when other slots move to other usable devices (augmenting path)."""
         self._examine(1 + len(usable[slot[0]]) // _DEVICES_PER_STEP)
         for position in usable[slot[0]]:
             if position not in seen:
@@ -602,7 +622,11 @@ class AllocationSearch:
     def _try_device(
         self, key: RequestKey, request: _PreparedRequest, candidate: _Candidate, *, must: bool
     ) -> list[Undo] | None:
-        """Take a device if it is available. Return the functions that release it; ``None`` if it is not available."""
+        """Take a device if it is available. Return the functions that release it; ``None`` if it is not available.
+
+        ``must``: true for the allocation mode All, where a device that violates a constraint is an error. Raises
+        ``AllocationError`` for this error.
+        """
         undo: list[Undo] = []
         free = self._is_free(key, request, candidate) and self._take_counters(candidate, undo)
         if (
@@ -621,7 +645,7 @@ class AllocationSearch:
         return not candidate.taken and not self._allocating.get(candidate.id)
 
     def _take_counters(self, candidate: _Candidate, undo: list[Undo]) -> bool:
-        """Consume the counters that the device needs. Return whether they suffice.
+        """Consume the counters that the device needs. Return false if they do not suffice.
 
         Only the first share of a shared device consumes counters.
         """
@@ -736,7 +760,7 @@ class AllocationSearch:
 
 
 def _are_sufficient(left: Amounts, taken: Amounts, counters: Iterable[str]) -> bool:
-    """Return whether the free counters cover what is taken. Counters that the pool does not have are ignored."""
+    """Return true if the free amounts ``left`` cover ``taken``. Counters that the pool lacks are ignored."""
     return all(left.get(it, taken[it]) >= taken[it] for it in counters)
 
 
@@ -754,8 +778,8 @@ def _roll_back(undo: list[Undo]) -> None:
 def _alternatives(request: DeviceRequest) -> list[tuple[ExactRequest, str]]:
     """Return the alternatives of a request, each with the name of the request as its parent.
 
-    A request without alternatives is returned itself, with an empty parent.
-    Raises ``AllocationError`` for an unknown type.
+    A request without alternatives is returned as its own only alternative, with an empty parent. Raises
+    ``AllocationError`` for an unknown type.
     """
     if request.first_available:
         return [(it, request.name) for it in request.first_available]
@@ -765,7 +789,7 @@ def _alternatives(request: DeviceRequest) -> list[tuple[ExactRequest, str]]:
 
 
 def _names(request: _PreparedRequest) -> tuple[str, str]:
-    """Return the names of the request and of the alternative; the latter is empty if the request has none."""
+    """Return (name of the request, name of the alternative); the second is empty if the request has no alternatives."""
     return (request.parent, request.request.name) if request.parent else (request.request.name, "")
 
 

@@ -1,8 +1,9 @@
 """Allocation of devices on nodes, with cached outcomes.
 
 Searching one node takes a fraction of a millisecond, which is too long for thousands of nodes. The outcome depends on
-the specs of the claims, the node's labels, the DeviceClasses, the slices that the node can reach, and the allocations
-from their pools. While these are unchanged, the outcome is reused for all pods whose claims have the same specs.
+five inputs: the specs of the claims, the node's labels, the DeviceClasses, the slices that the node can reach, and the
+allocations from their pools. While these are unchanged, the outcome is reused for all pods whose claims have the same
+specs.
 """
 
 from __future__ import annotations
@@ -60,11 +61,14 @@ An evaluation that raised ``Unprepared`` needs its outcomes when it is repeated.
 _BYTES_PER_OUTCOME: Final = 400
 _BYTES_PER_POOL: Final = 150
 _BYTES_PER_REQUEST: Final = 600
+"""Estimated sizes of a cached outcome, of each pool that it depends on, and of each request of a cached spec."""
 
 _MAX_SELECTOR_BYTES: Final = 4 << 20
 _MAX_RESULT_BYTES: Final = 4 << 20
 _BYTES_PER_RESULT: Final = 300
 _BYTES_PER_CHARACTER: Final = 40
+"""Maximum sizes of the caches of compiled selectors and of their results, and estimated sizes of their entries."""
+
 _NOT_ALL: Final = unresolvable(REASON_NOT_ALL).by(NAME)
 
 Outcome = Solution | Status
@@ -85,8 +89,8 @@ class _OutcomesBySpec(Struct):
     """Outcomes by node, for pods whose claims have the same ``specs``. The cache key is the identity of the spec
     objects.
 
-    ``evaluation``: number of the last evaluation that used these outcomes. One evaluation can use outcomes of several
-    specs, if device plugins of some nodes provide the pod's extended resources.
+    ``weight``: estimated size in bytes. ``evaluation``: number of the last evaluation that used these outcomes. One
+    evaluation can use outcomes of several specs, if device plugins of some nodes provide the pod's extended resources.
     """
 
     specs: tuple[ClaimSpec, ...]
@@ -125,8 +129,8 @@ class CachedAllocator:
     def outcome(self, claims: Sequence[ResourceClaim], node: NodeInfo, rest: Iterable[tuple[Any, ...]]) -> Outcome:
         """Return the alternatives that the claims get on the node, or the status that rejects the node.
 
-        ``rest``: (claims, node) pairs that the evaluation might ask for next. Raises ``Unprepared`` if the evaluation
-        has no steps left. The work in ``Unprepared`` computes the outcomes of all pairs.
+        ``rest``: (claims, node) pairs whose outcomes the evaluation might need next. Raises ``Unprepared`` if the
+        evaluation has no steps left. The work in ``Unprepared`` computes the outcomes of all pairs.
         """
         outcome = self._cached(claims, node)
         if outcome is None:
@@ -181,6 +185,7 @@ class CachedAllocator:
             self._outcome_bytes -= oldest.weight
 
     def _inputs(self, node: NodeInfo) -> tuple[Any, ...]:
+        """Return everything that the outcome for the node depends on, except the specs of the claims."""
         inventory = self._inventory
         slices = inventory.slices_for(node.name)
         pools = inventory.pool_states(slices[0])
@@ -219,7 +224,7 @@ class CachedAllocator:
     def _search(
         self, claims: Sequence[ResourceClaim], node: NodeInfo
     ) -> Generator[None, None, tuple[Outcome, int, bool]]:
-        """Search the node. Return (outcome, steps, whether the outcome is valid for other pods with the same specs)."""
+        """Search the node. Return (outcome, steps, true if pods with the same specs share it)."""
         inventory = self._inventory
         search: AllocationSearch | None = None
         self._drop_outdated_results()

@@ -15,7 +15,7 @@ from plugins.in_tree.dynamic_resources.errors import REASON_MALFORMED, CannotEva
 def fits(
     requested: Amounts | None, capacity: Mapping[str, DeviceCapacity], allocated: Amounts, allocating: Amounts
 ) -> bool:
-    """Return whether a device has enough free capacity, and its policies allow the amounts. Raises ``CannotEvaluate``.
+    """Return true if a device has enough free capacity and its policies allow the amounts. Raises ``CannotEvaluate``.
 
     ``requested``: amounts of the request by capacity name; ``None`` if it specifies none. ``capacity``: capacities of
     the device. ``allocated``: amounts taken by allocated claims. ``allocating``: amounts taken in this search.
@@ -65,7 +65,7 @@ def _rounded_to_range(requested: Amount, minimum: Amount, step: Amount | None) -
 
 
 def _violates(taken: Amount, policy: RequestPolicy | None) -> bool:
-    """Return whether the policy of a capacity forbids the amount. Raises ``CannotEvaluate`` for an invalid policy."""
+    """Return true if the policy of a capacity forbids the amount. Raises ``CannotEvaluate`` for an invalid policy."""
     if policy is None or taken == policy.default:
         return False
     if policy.has_range:

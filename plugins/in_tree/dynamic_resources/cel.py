@@ -53,7 +53,7 @@ class DeviceSelector:
         self._evaluate = _compile(parse(expression))
 
     def matches(self, variables: dict[str, Any], budget: StepBudget) -> bool:
-        """Return whether the selector matches a device with these variables. Raises ``CelError`` or ``Unsupported``."""
+        """Return true if the selector matches a device with these variables. Raises ``CelError`` or ``Unsupported``."""
         result = self._evaluate(Scope(variables, budget))
         if not isinstance(result, bool):
             raise CelError(f"CEL result of type {_type(result)} could not be converted to bool: {_conversion(result)}")
@@ -106,14 +106,14 @@ def _compile(node: Any) -> Evaluate:
             return _conditional(_compile(test), _compile(yes), _compile(no))
         case Call():
             return _call(node)
-    raise Unsupported("an expression that is not read")
+    raise Unsupported("an unsupported expression")
 
 
 def _variable(name: str) -> Evaluate:
     def evaluate(scope: Scope) -> Any:
         scope.step()
         if name not in scope.variables:
-            raise Unsupported("a variable that is not known")
+            raise Unsupported("an unknown variable")
         return scope.variables[name]
 
     return evaluate
@@ -208,7 +208,7 @@ def _call(node: Call) -> Evaluate:
     table = FUNCTIONS if node.target is None else METHODS
     function = table.get((node.function, len(arguments)))
     if function is None:
-        raise Unsupported("a function that is not known")
+        raise Unsupported("an unknown function")
 
     name, says_types, counts = node.function, node.function in NAMING_TYPES, node.function in SPENDING
 
@@ -275,7 +275,7 @@ def _in_constants(item: Evaluate, of: frozenset[tuple[bool, Any]]) -> Evaluate:
 
 def _has(argument: Any) -> Evaluate:
     if not isinstance(argument, FieldAccess) or argument.optional:
-        raise Unsupported("has() of what is no field")
+        raise Unsupported("has() without a field")
     of, field = _compile(argument.of), argument.field
 
     def evaluate(scope: Scope) -> bool:
@@ -296,7 +296,7 @@ _BIND_ARGUMENTS: Final = 3
 def _macro(node: Call) -> Evaluate:
     """Compile ``exists``, ``all`` or ``exists_one`` over the items of a list or the keys of a map."""
     if node.target is None:
-        raise Unsupported("a function that is not known")
+        raise Unsupported("an unknown function")
     of, name, test = _compile(node.target), node.arguments[0].name, _compile(node.arguments[1])
     macro = node.function
 
@@ -347,4 +347,4 @@ def _optional(node: Call) -> Evaluate:
     if node.function == "of" and len(node.arguments) == 1:
         inner = _compile(node.arguments[0])
         return lambda scope: OptionalValue(True, inner(scope))
-    raise Unsupported("a function that is not known")
+    raise Unsupported("an unknown function")

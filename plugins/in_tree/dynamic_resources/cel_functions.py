@@ -23,6 +23,8 @@ CHARACTERS_PER_STEP: Final = 16
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
 _MAX_TEXT_LENGTH: Final = 4096
+"""Maximum length of a text or list that ``+`` creates."""
+
 NO_OVERLOAD: Final = "no such overload"
 
 
@@ -43,7 +45,7 @@ def shown(key: Any) -> str:
 
 
 def equal(a: Any, b: Any, spend: Spend) -> bool:
-    """Return whether two values are equal. Values of different types can only be equal if both are numbers.
+    """Return true if two values are equal. Values of different types can only be equal if both are numbers.
 
     ``spend`` is called for each compared item, because nested lists can contain more items than the expression has
     parts.
@@ -95,7 +97,7 @@ def _contained(item: Any, container: Any, spend: Spend) -> bool:
 
 
 def _missing_overload(operator: str, first: Any) -> CelError:
-    """Return the error for a first operand of a type that does not support the operator at all."""
+    """Return the error for a first operand whose type does not support the operator."""
     return NoOverload("" if isinstance(first, str) else operator)
 
 
@@ -201,7 +203,7 @@ def _amount(text: Any) -> QuantityValue:
 def _semver(text: Any) -> Semver:
     version = parse_semver(_string(text))
     if version is None:
-        raise Unsupported("a version that is none")
+        raise Unsupported("an invalid version")
     return version
 
 
@@ -252,7 +254,7 @@ def _as_string(value: Any) -> str:
     if isinstance(value, int | str):
         return str(value)
     if isinstance(value, float):
-        raise Unsupported("a conversion that is not known")
+        raise Unsupported("an unsupported conversion")
     raise NoOverload
 
 

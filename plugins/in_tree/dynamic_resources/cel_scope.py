@@ -93,6 +93,6 @@ def _native(name: str, value: AttributeValue) -> Any:
     if isinstance(value, Version):
         version = parse_semver(value.text)
         if version is None:
-            raise Unsupported("a version that is none")
+            raise Unsupported("an invalid version")
         return version
     return value

@@ -129,7 +129,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None or match["unsigned"]:
-            raise Unsupported("a character or number that is not read")
+            raise Unsupported("an unsupported character or number")
         at = match.end()
         if match.lastgroup is not None:
             tokens.append((match.lastgroup, match[match.lastgroup]))
@@ -253,7 +253,7 @@ class _Parser:
             return node
         if text == "[":
             return self._add(ListOf(self._list("]")))
-        raise Unsupported("an expression that is not read")
+        raise Unsupported("an unsupported expression")
 
     def _literal_int(self, value: int) -> Any:
         if not _INT_MIN <= value <= _INT_MAX:
@@ -273,7 +273,7 @@ class _Parser:
     def _name(self) -> str:
         kind, text = self._tokens[self._at]
         if kind != "name" or text in _RESERVED or text in ("in", *_CONSTANTS):
-            raise Unsupported("a field that is no name")
+            raise Unsupported("an invalid field name")
         self._at += 1
         return text
 
@@ -285,17 +285,17 @@ class _Parser:
 
     def _expect(self, mark: str) -> None:
         if self._tokens[self._at] not in (("mark", mark), ("end", mark)):
-            raise Unsupported("an expression that is not read")
+            raise Unsupported("an unsupported expression")
         self._at += 1
 
     def _add(self, node: Any) -> Any:
         """Return a new node of the tree if it is within the limits. Raises ``Unsupported``."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise Unsupported("an expression of too many parts")
+            raise Unsupported("an expression with too many parts")
         height = 1 + max(map(self._height, astuple(node)))
         if height > MAX_HEIGHT:
-            raise Unsupported("an expression with too many parts within parts")
+            raise Unsupported("an expression whose syntax tree is too high")
         self._heights[id(node)] = height
         return node
 
@@ -319,8 +319,8 @@ def _escaped(escape: re.Match[str]) -> str:
     if digits or octal:
         code = int(digits, 16) if digits else int(octal, 8)
         if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-            raise Unsupported("an escape that is no character")
+            raise Unsupported("an escape sequence for an invalid character")
         return chr(code)
     if other not in _ESCAPES:
-        raise Unsupported("an escape that is not read")
+        raise Unsupported("an unsupported escape sequence")
     return _ESCAPES[other]

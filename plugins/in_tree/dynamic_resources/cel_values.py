@@ -22,7 +22,7 @@ class QuantityValue(Struct, frozen=True, order=True):
 class Semver(Struct, frozen=True):
     """Semantic version without build metadata.
 
-    ``before``: pre-release identifiers, each as a tuple (whether the identifier is a text, its number, its text).
+    ``before``: pre-release identifiers, each as (true for a text and false for a number, the number, the text).
     """
 
     numbers: tuple[int, int, int]
@@ -77,7 +77,7 @@ def parse_quantity(text: str) -> QuantityValue | None:
     except MalformedQuantity:
         return None
     except OverlongQuantity:
-        raise Unsupported("a quantity that is longer than what is read") from None
+        raise Unsupported("a quantity that is too long") from None
     power: int = 10 ** (quantity.scale + 9)
     return QuantityValue(quantity.unscaled * power)
 

@@ -19,7 +19,7 @@ class ClaimConstraint(Protocol):
     """State of a claim's constraint during a search. It tracks the devices that the search has taken for the claim."""
 
     def add(self, request: str, subrequest: str, driver: str, device: Device) -> bool:
-        """Return whether the device satisfies the constraint, and if so, record it as taken for the request."""
+        """Record the device as taken for the request if it satisfies the constraint. Return false if it does not."""
         ...
 
     def remove(self, request: str, subrequest: str) -> None:
@@ -48,13 +48,13 @@ class _AttributeConstraint:
         self._count = 0
 
     def concerns(self, request: str, subrequest: str) -> bool:
-        """Return whether the constraint applies to a request, or to its alternative ``subrequest``."""
+        """Return true if the constraint applies to a request, or to its alternative ``subrequest``."""
         if not self._requests or request in self._requests:
             return True
         return bool(subrequest) and f"{request}/{subrequest}" in self._requests
 
     def lookup(self, driver: str, device: Device) -> tuple[bool, AttributeValue]:
-        """Return whether the device has the attribute, and its value.
+        """Return (true, value of the attribute), or (false, ``None``) if the device lacks the attribute.
 
         In the device, the name of an attribute can omit the domain if the domain is the driver's name.
         """
@@ -129,5 +129,5 @@ class _DistinctAttribute(_AttributeConstraint):
 
 
 def _same(a: AttributeValue, b: AttributeValue) -> bool:
-    """Return whether two values are equal and of one type, so that ``True`` differs from ``1``."""
+    """Return true if two values are equal and of one type, so that ``True`` differs from ``1``."""
     return type(a) is type(b) and a == b

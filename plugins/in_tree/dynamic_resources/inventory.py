@@ -105,7 +105,7 @@ class Inventory:
             self._by_resource = _by_resource(tuple(self._objects.every(DEVICE_CLASSES)))
 
     def refresh_at_once(self) -> None:
-        """Update the index without yielding.
+        """Update the index completely, without yielding.
 
         Usually only a few objects have changed, because each search also updates the index.
         """
@@ -121,10 +121,13 @@ class Inventory:
         return tuple(self._objects.version(it) for it in _KINDS)
 
     def classes_version(self) -> int:
+        """Return a number that changes when a DeviceClass changes."""
         return self._objects.version(DEVICE_CLASSES)
 
     def slices_for(self, node: str) -> tuple[tuple[ResourceSlice, ...], tuple[ResourceSlice, ...]]:
-        """Return the node's own slices and those of several nodes. A tuple is identical until its slices change."""
+        """Return the node's own slices, and those of several nodes. A tuple is the identical object until its slices
+        change.
+        """
         return self._on_node.of(node) if node else (), self._on_node.of(_EVERYWHERE)
 
     def slices_of_pool(self, pool: PoolID) -> Sequence[ResourceSlice]:
@@ -145,12 +148,13 @@ class Inventory:
     def shared_pool_states(self) -> PoolStates:
         """Return the states of the pools shared by several nodes, as the identical object until a state changes."""
         if self._shared_pools is None:
-            stand = self.pool_states(self._on_node.of(_EVERYWHERE))
-            self._shared_pools = self._last_shared_pools if stand == self._last_shared_pools else stand
+            states = self.pool_states(self._on_node.of(_EVERYWHERE))
+            self._shared_pools = self._last_shared_pools if states == self._last_shared_pools else states
             self._last_shared_pools = self._shared_pools
         return self._shared_pools
 
     def device_class(self, name: str) -> DeviceClass | None:
+        """Return the DeviceClass with this name; ``None`` if it does not exist."""
         return self._objects.get(DEVICE_CLASSES, "", name)
 
     def class_of_resource(self, resource: str) -> DeviceClass | None:

@@ -23,6 +23,8 @@ program would be too large.
 """
 
 _STEPS_PER_PATTERN: Final = 16
+"""Number of steps for each search, in addition to one step per character of the pattern."""
+
 _STEPS_PER_UNICODE_CLASS: Final = 250
 """Number of steps for each Unicode class, such as ``\\pL``, because RE2 takes 100 microseconds to compile it."""
 
@@ -58,18 +60,18 @@ def _compile(pattern: str) -> tuple[re2._Regexp, int] | None:
 
 
 def matches(text: str, pattern: str, spend: Spend) -> bool:
-    """Return whether the pattern occurs in the text.
+    """Return true if the pattern occurs in the text.
 
-    The number of steps is the same whether the compiled pattern is cached or not. Raises ``Unsupported`` for a pattern
+    The number of steps does not depend on whether the compiled pattern is cached. Raises ``Unsupported`` for a pattern
     that RE2 rejects, that is longer than ``MAX_PATTERN_LENGTH``, or that contains ``\\C``, which Go does not support.
     """
     if len(pattern) > MAX_PATTERN_LENGTH:
-        raise Unsupported("a pattern that is longer than what is read")
+        raise Unsupported("a pattern that is too long")
     classes = len(_UNICODE_CLASS.findall(pattern))
     spend(_STEPS_PER_PATTERN + len(pattern) + classes * _STEPS_PER_UNICODE_CLASS)
     compiled = None if r"\C" in pattern else _compile(pattern)
     if compiled is None:
-        raise Unsupported("a pattern that is not read")
+        raise Unsupported("an unsupported pattern")
     program, instructions = compiled
     searched = text.encode()
     spend(instructions // _INSTRUCTIONS_PER_STEP + instructions * len(searched) // _PAIRS_PER_STEP)

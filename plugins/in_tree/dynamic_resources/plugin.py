@@ -197,7 +197,7 @@ class DynamicResources(
         return claim
 
     def _is_available(self, claim: ResourceClaim, node: NodeInfo) -> bool:
-        """Return whether a claim that is allocated can be used on the node. Raises ``CannotEvaluate``."""
+        """Return true if the claim is not allocated or can be used on the node. Raises ``CannotEvaluate``."""
         allocation = claim.allocation
         if allocation is None:
             return True
@@ -214,7 +214,7 @@ class DynamicResources(
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> tuple[Any, ...] | None:
-        """Return a key that changes with the pod's claims, the devices or the nodes; ``None`` if time matters, too."""
+        """Return a key that changes with claims, devices and nodes; ``None`` if the verdict depends on the time too."""
         if CLAIMS in pod.spec.oversized:
             return pod.spec.oversized
         claims = pod.spec.claims
@@ -293,7 +293,7 @@ class DynamicResources(
         return SUCCESS if self._has_own_claims(pod, node_name) else unresolvable(REASON_NOT_ALLOCATED)
 
     def _has_own_claims(self, pod: Pod, node_name: str) -> bool:
-        """Return whether all claims that the pod needs on the node are allocated and reserved for it."""
+        """Return true if all claims that the pod needs on the node are allocated and reserved for it."""
         if CLAIMS in pod.spec.oversized:
             return False
         if not may_need_devices(pod):
@@ -309,7 +309,7 @@ class DynamicResources(
         return all(it.allocation is not None and pod.uid in it.reserved_for for it in needed)
 
     def _has_device_plugins(self, pod_claims: PodDeviceClaims, node_name: str) -> bool:
-        """Return whether the node's device plugins provide all extended resources, so that no claim is needed."""
+        """Return true if the node's device plugins provide all extended resources, so that no claim is needed."""
         node = self._nodes.get(node_name)
         return node is not None and self._from_devices(pod_claims, node) == []
 

@@ -51,26 +51,26 @@ def _matcher(selector: RequiredNodeAffinity) -> NodeMatcher:
 
 
 def node_selected(selector: RequiredNodeAffinity, node: Node) -> bool:
-    """Return whether a node selector of a claim, slice or device selects the node. Raises ``CannotEvaluate``."""
+    """Return true if a node selector of a claim, slice or device selects the node. Raises ``CannotEvaluate``."""
     return _matcher(selector).matches(node.name, node.labels)
 
 
 def node_matches(node: Node, name: str, selector: RequiredNodeAffinity | None, *, all_nodes: bool) -> bool:
-    """Return whether the node is selected by name, by selector or by ``all_nodes``. Raises ``CannotEvaluate``."""
+    """Return true if the node is selected by name, by selector or by ``all_nodes``. Raises ``CannotEvaluate``."""
     if name:
         return node.name == name
     return all_nodes or (selector is not None and node_selected(selector, node))
 
 
 def device_matches(node: Node, device: Device) -> bool:
-    """Return whether a device that specifies its own nodes can be used on the node. Raises ``CannotEvaluate``."""
+    """Return true if a device that specifies its own nodes can be used on the node. Raises ``CannotEvaluate``."""
     return node_matches(node, device.node_name, device.node_selector, all_nodes=device.all_nodes)
 
 
 class _SliceFacts:
     """Properties of a slice that do not depend on nodes or other slices, computed once per slice.
 
-    ``conditional``: whether a device has binding conditions. ``counters``: names of consumed counters by counter set.
+    ``conditional``: true if a device has binding conditions. ``counters``: names of consumed counters by counter set.
     """
 
     __slots__ = ("_every", "_names", "_selectors", "conditional", "counters", "devices", "slice")
@@ -97,7 +97,7 @@ class _SliceFacts:
         self._selectors = tuple(selectors)
 
     def reach(self, node: Node) -> bool:
-        """Return whether the node can use any device of a slice whose devices specify their own nodes.
+        """Return true if the node can use any device of a slice whose devices specify their own nodes.
 
         Raises ``CannotEvaluate``.
         """
@@ -105,7 +105,7 @@ class _SliceFacts:
 
 
 class _CachedPool(Struct, frozen=True):
-    """Pool, and the slices from which it was built. ``conditional``: whether a device has binding conditions."""
+    """Pool, and the slices from which it was built. ``conditional``: true if a device has binding conditions."""
 
     slices: Sequence[ResourceSlice]
     other_slices: Sequence[ResourceSlice]
@@ -160,7 +160,7 @@ class PoolBuilder:
         return pools + conditional
 
     def _is_relevant(self, node: Node, resource_slice: ResourceSlice) -> bool:
-        """Return whether the slice matters for the node.
+        """Return true if the slice matters for the node.
 
         A slice with counter sets matters for each node that uses a device of the pool.
         """
@@ -179,16 +179,20 @@ class PoolBuilder:
         other_slices: Sequence[ResourceSlice] = ()
         generation, count = slices[0].generation, slices[0].count
         if len(slices) != count:
-            all_claims = self._all_of_pool(pool_id)
-            if any(it.generation > generation for it in all_claims):
+            all_slices = self._all_of_pool(pool_id)
+            if any(it.generation > generation for it in all_slices):
                 return None
-            current = [it for it in all_claims if it.generation == generation]
+            current = [it for it in all_slices if it.generation == generation]
             if len(current) != count:
                 return _CachedPool((), (), Pool(*pool_id, incomplete=True))
             names = {it.name for it in slices}
             other_slices = [it for it in current if it.name not in names]
         known = self._built.get(pool_id)
-        if known is not None and _are(known.slices, slices) and _are(known.other_slices, other_slices):
+        if (
+            known is not None
+            and _are_identical(known.slices, slices)
+            and _are_identical(known.other_slices, other_slices)
+        ):
             return known
         built = self._build(pool_id, slices, other_slices)
         if keep:
@@ -207,7 +211,7 @@ class PoolBuilder:
         valid = (
             len(names) == sum(len(it.devices) for it in with_devices)
             and len(counters) == len(sets)
-            and all(_are_counted(self._facts_of(it).counters, counters) for it in (*ordered, *other_slices))
+            and all(_are_defined(self._facts_of(it).counters, counters) for it in (*ordered, *other_slices))
         )
         if not valid:
             return _CachedPool(slices, other_slices, Pool(*pool_id, invalid=True))
@@ -215,13 +219,13 @@ class PoolBuilder:
         return _CachedPool(slices, other_slices, pool, any(it.conditional for it in facts))
 
 
-def _are(known: Sequence[ResourceSlice], current: Sequence[ResourceSlice]) -> bool:
-    """Return whether the sequences contain the identical objects."""
+def _are_identical(known: Sequence[ResourceSlice], current: Sequence[ResourceSlice]) -> bool:
+    """Return true if the sequences contain the identical objects."""
     return len(known) == len(current) and all(map(is_, known, current))
 
 
-def _are_counted(consumed: Mapping[str, Set[str]], counters: Mapping[str, Amounts]) -> bool:
-    """Return whether ``counters`` contains all consumed counters."""
+def _are_defined(consumed: Mapping[str, Set[str]], counters: Mapping[str, Amounts]) -> bool:
+    """Return true if ``counters`` contains all consumed counters."""
     return all(name in counters and counters[name].keys() >= consumed[name] for name in consumed)
 
 

@@ -9,11 +9,15 @@ from app.kube.resource_v1 import Allocation, ResourceClaim
 
 
 def has_conditions(allocation: Allocation) -> bool:
+    """Return true if an allocated device has binding conditions."""
     return any(it.binding_conditions for it in allocation.devices)
 
 
 def is_ready(claim: ResourceClaim, allocation: Allocation) -> bool | None:
-    """Return whether all binding conditions are true; ``None`` if a binding failure condition is true."""
+    """Return true if all binding conditions are true; ``None`` if a binding failure condition is true.
+
+    Devices are checked in order, and the first device that is not ready decides.
+    """
     for device in allocation.devices:
         if device.binding_conditions:
             status = next((status for status in claim.devices if status.device == device.device), None)
@@ -34,7 +38,7 @@ def _seconds_of(timestamp: str) -> float | None:
 
 
 def is_late(allocation: Allocation, timeout: float) -> bool:
-    """Return whether an allocation with binding conditions was made more than ``timeout`` seconds ago.
+    """Return true if an allocation with binding conditions was made more than ``timeout`` seconds ago.
 
     The result is ``False`` if the allocation has no valid timestamp.
     """

@@ -55,19 +55,20 @@ class Occupied:
         return Occupied(self.key, self.domains, dict(self.deltas))
 
     def count(self, value: str) -> int:
-        kept = 0 if self.domains is None else self.domains.count(value)
-        return kept + self.deltas.get(value, 0)
+        """Return the number of relevant pods in a domain, including ``deltas``."""
+        cached = 0 if self.domains is None else self.domains.count(value)
+        return cached + self.deltas.get(value, 0)
 
     def values(self) -> Set[str]:
         """Return the domains with at least one relevant pod."""
-        kept: Collection[str] = () if self.domains is None else self.domains.above(0)
+        cached: Collection[str] = () if self.domains is None else self.domains.above(0)
         if not self.deltas:
-            return kept if isinstance(kept, Set) else frozenset(kept)
+            return cached if isinstance(cached, Set) else frozenset(cached)
         touched = {value for value in self.deltas if self.count(value) > 0}
-        return {value for value in kept if value not in self.deltas} | touched
+        return {value for value in cached if value not in self.deltas} | touched
 
     def is_empty(self) -> bool:
-        """Return whether no domain has a relevant pod."""
+        """Return true if no domain has a relevant pod."""
         if not self.deltas:
             return self.domains is None or self.domains.is_empty()
         return not self.values()
@@ -107,11 +108,11 @@ class Occupied:
 class RequiredState:
     """Domains of the pods that matter for Filter, as computed by PreFilter.
 
-    ``own``: resolved terms of the incoming pod. ``newcomer``: the incoming pod's namespace and labels.
-    ``matches_itself``: whether the pod matches its own required affinity terms. ``affinity``: domains of the pods that
-    match all these terms, one entry per topology key. ``anti_affinity``: for each required anti-affinity term, the pods
-    that it matches and their domains. ``existing``: domains of existing pods whose required anti-affinity terms match
-    the incoming pod, by topology key.
+    ``own``: resolved terms of the incoming pod. ``newcomer``: the incoming pod's namespace, with its labels, and the
+    pod's labels. ``matches_itself``: true if the pod matches its own required affinity terms. ``affinity``: domains of
+    the pods that match all these terms, one entry per topology key. ``anti_affinity``: for each required anti-affinity
+    term, the pods that it matches and their domains. ``existing``: domains of existing pods whose required
+    anti-affinity terms match the incoming pod, by topology key.
     """
 
     __slots__ = ("affinity", "anti_affinity", "existing", "matches_itself", "newcomer", "own")
@@ -176,6 +177,7 @@ class RequiredState:
     # Evaluation of one node.
 
     def evaluate(self, node: NodeInfo) -> Status:
+        """Return the verdict on one node."""
         labels = node.node.labels
         if self.affinity and not self._matches_affinity(labels):
             return AFFINITY
@@ -191,9 +193,9 @@ class RequiredState:
         return all(it.count(labels[it.key]) > 0 for it in self.affinity) or self._is_first()
 
     def _is_first(self) -> bool:
-        """Return whether the pod matches its own required affinity terms, and no existing pod matches them.
+        """Return true if the pod matches its own required affinity terms, and no existing pod matches them.
 
-        In this case, each node with the topology keys passes, so that the first pod of a group can be scheduled.
+        If both are true, each node with the topology keys passes, so that the first pod of a group can be scheduled.
         """
         return self.matches_itself and all(it.is_empty() for it in self.affinity)
 
@@ -223,7 +225,7 @@ class RequiredState:
         return SUCCESS if self.matches_itself and alike and self._are_all(places) else AFFINITY
 
     def _are_all(self, places: Sequence[Sequence[str | None]]) -> bool:
-        """Return whether only pods in flight match the required affinity terms.
+        """Return true if only pods in flight match the required affinity terms.
 
         ``places``: for each of these pods, its domains in the order of the topology keys.
         """

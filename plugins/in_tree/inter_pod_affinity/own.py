@@ -26,6 +26,8 @@ _NAMES_MEMO_BYTES: Final = 64 << 20
 _ENTRY_BYTES: Final = 2000
 _PART_BYTES: Final = 200
 _NAME_BYTES: Final = 100
+"""Maximum sizes of the two caches, and estimated sizes of their entries, in bytes."""
+
 
 _AT_ONCE: Final = 512
 """Maximum number of namespaces matched in one step, which takes some tenths of a millisecond."""
@@ -37,7 +39,7 @@ class OwnTerms(Struct, frozen=True):
     ``keys``: topology keys of the required affinity terms, without duplicates. ``peers``: pods that match all these
     terms; ``None`` if no pod can. ``anti``: (topology key, matching pods) of each required anti-affinity term.
     ``preferred``: (topology key, matching pods, weight) of each preferred term. ``anti`` and ``preferred`` omit terms
-    that cannot match a pod. ``has_required``: whether there are required terms, including those that cannot match a
+    that cannot match a pod. ``has_required``: true if there are required terms, including those that cannot match a
     pod.
     """
 
@@ -48,15 +50,15 @@ class OwnTerms(Struct, frozen=True):
     has_required: bool = False
 
     def matches_affinity(self, other: Pod) -> bool:
-        """Return whether the other pod matches all required affinity terms."""
+        """Return true if the other pod matches all required affinity terms."""
         return self.peers is not None and self.peers.include(other.namespace, other.labels)
 
     def matches_anti_affinity(self, other: Pod) -> bool:
-        """Return whether the other pod matches a required anti-affinity term."""
+        """Return true if the other pod matches a required anti-affinity term."""
         return any(peers.include(other.namespace, other.labels) for _, peers in self.anti)
 
     def matches_preferred(self, other: Pod) -> bool:
-        """Return whether the other pod matches a preferred term."""
+        """Return true if the other pod matches a preferred term."""
         return any(peers.include(other.namespace, other.labels) for _, peers, _ in self.preferred)
 
 

@@ -38,7 +38,7 @@ class InterPodAffinityArgs(PluginArgs):
     """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
     ``hardPodAffinityWeight``: weight in Score of an existing pod's required affinity term that matches the incoming
-    pod. ``ignorePreferredTermsOfExistingPods``: whether to skip Score for incoming pods without preferred terms.
+    pod. ``ignorePreferredTermsOfExistingPods``: true to skip Score for incoming pods without preferred terms.
     """
 
     hard_pod_affinity_weight: Annotated[int, Field(ge=0, le=100)] = Field(default=1, alias="hardPodAffinityWeight")

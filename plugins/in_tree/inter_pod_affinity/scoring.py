@@ -1,6 +1,6 @@
 """Scores nodes by the preferred terms of the incoming pod and of existing pods.
 
-The raw score of a node is the sum of the weights of its domains.
+The raw score of a node is the sum of the weights of its domains, over all topology keys.
 """
 
 from __future__ import annotations

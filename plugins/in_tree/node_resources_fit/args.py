@@ -67,8 +67,8 @@ class ScoringStrategy(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if (self.type == RATIO) != (self.ratio is not None):
-            said = "must be specified when type is" if self.ratio is None else "must be absent when type is not"
-            raise ValueError(f"requestedToCapacityRatio {said} {RATIO}")
+            rule = "must be specified when type is" if self.ratio is None else "must be absent when type is not"
+            raise ValueError(f"requestedToCapacityRatio {rule} {RATIO}")
         return self
 
 

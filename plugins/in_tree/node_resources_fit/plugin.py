@@ -37,12 +37,13 @@ REASON_UNREAD: Final = UNREAD_REQUESTS
 
 _UNREAD: Final = unresolvable(REASON_UNREAD).by(NAME)
 _FIRST: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+"""Resources that are checked first, in this order."""
 
 
 class _Demand(Struct, frozen=True):
     """Resources that the pod requests, as computed by PreFilter for Filter.
 
-    ``each``: (resource, amount, whether a DeviceClass provides the resource, too). CPU, memory and ephemeral storage
+    ``each``: (resource, amount, true if a DeviceClass also provides the resource). CPU, memory and ephemeral storage
     come first, then the other resources by name. Rejection reasons have this order, too.
     """
 

@@ -25,12 +25,14 @@ from plugins.in_tree.node_volume_limits.volume_resolver import (
 )
 
 MAX_VOLUMES_PER_SEARCH: Final = 2048
-"""Number of volumes that a search itself counts, which takes some milliseconds. After that, the other nodes are counted
-in steps.
+"""Number of volumes that a search itself counts, which takes some milliseconds. After that, the remaining nodes are
+counted in steps.
 """
 
 _FEW_NODES: Final = 16
-"""A search itself counts at most this many outdated nodes, because counting so few in steps would not pay off."""
+"""Maximum number of outdated nodes that a search itself still counts after ``MAX_VOLUMES_PER_SEARCH`` volumes, because
+counting so few in steps would not pay off.
+"""
 
 MAX_TRACKED_OBJECTS: Final = 1 << 19
 """If more objects than this are tracked and most of them are unused, all counts are dropped."""
@@ -50,9 +52,9 @@ class NodeAttachments:
     """Volumes attached to one node.
 
     ``volumes``: drivers of the volumes that the node's pods use, by volume name. ``by_driver``: number of these
-    volumes. ``attached``: drivers of the volumes that VolumeAttachments name; ``None`` until they are read. ``unused``:
-    number of ``attached`` volumes that no pod uses, by driver; ``None`` until they are counted. ``faults``: errors of
-    pods whose volumes cannot be counted, by UID. ``stamp``: the node's ``mounts_stamp`` at the last update.
+    volumes, by driver. ``attached``: drivers of the volumes that VolumeAttachments name; ``None`` until they are read.
+    ``unused``: number of ``attached`` volumes that no pod uses, by driver; ``None`` until they are counted. ``faults``:
+    errors of pods whose volumes cannot be counted, by UID. ``stamp``: the node's ``mounts_stamp`` at the last update.
     """
 
     __slots__ = ("_examined", "_pods", "_shared", "attached", "by_driver", "faults", "stamp", "unused", "volumes")
@@ -211,7 +213,7 @@ class AttachmentCounts:
         counted.count += volumes
 
     def _many_outdated(self) -> bool:
-        """Return whether more than ``_FEW_NODES`` nodes of the snapshot must be counted. Changes by a dry run are
+        """Return true if more than ``_FEW_NODES`` nodes of the snapshot must be counted. Changes by a dry run are
         ignored.
         """
         outdated = (it for it in self._nodes.list() if self._is_outdated(it) and self._has_limits(it.name))

@@ -44,7 +44,7 @@ class _IncomingVolumes:
     """Volumes that the incoming pod would attach to a node, shared by all nodes of one search.
 
     ``counts``: number of these volumes by driver, for a node that has a CSINode but none of the volumes yet.
-    ``counted``: number of volumes that the search has counted on nodes. ``attachments_read``: whether all
+    ``counted``: number of volumes that the search has counted on nodes. ``attachments_read``: true if all
     VolumeAttachments are known to be readable.
     """
 
@@ -183,7 +183,7 @@ def _has_counted_volumes(pod: Pod) -> bool:
 
 
 def _are_disjoint(one: VolumeDrivers, other: VolumeDrivers) -> bool:
-    """Return whether the mappings share no volume. The volumes of the smaller one are looked up in the larger one."""
+    """Return true if the mappings share no volume. The volumes of the smaller one are looked up in the larger one."""
     return one.keys().isdisjoint(other) if len(other) < len(one) else other.keys().isdisjoint(one)
 
 

@@ -71,7 +71,7 @@ class _NodesByObject:
         return len(self._nodes)
 
     def add(self, key: object, node: str) -> bool:
-        """Add a node. Return whether several nodes depend on the object."""
+        """Add a node. Return true if several nodes depend on the object."""
         nodes = self._nodes.get(key)
         if nodes is None:
             self._nodes[key] = node
@@ -145,7 +145,7 @@ class VolumeResolver:
     def of_pod(self, pod: Mounts, node: str, *, has_csi_node: bool = True) -> Iterator[tuple[str, str]]:
         """Yield (unique name, driver) of the volumes of a pod on ``node``, or of an incoming pod (``NO_NODE``).
 
-        ``has_csi_node``: whether the node has a CSINode object. Raises ``UncountableVolume`` or ``Unreadable``, and
+        ``has_csi_node``: true if the node has a CSINode object. Raises ``UncountableVolume`` or ``Unreadable``, and
         ``MissingClaim`` for an incoming pod.
         """
         for volume in pod.volumes:

@@ -45,7 +45,7 @@ Policy: TypeAlias = Literal["Honor", "Ignore"]
 
 
 class DefaultConstraint(BaseModel):
-    """Constraint for pods without constraints of their own. Its selector is derived for each pod."""
+    """Default constraint, for pods without constraints of their own. Its selector is derived for each pod."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
 
@@ -95,7 +95,7 @@ class MissingFields(BaseModel):
         return value
 
     def filled(self, constraint: TopologySpreadConstraint) -> tuple[TopologySpreadConstraint, tuple[str, ...]]:
-        """Return the constraint with the missing fields, and a text for each of them."""
+        """Return the constraint with the missing fields filled in, and a text for each of them."""
         values: dict[str, Any] = {}
         if self.node_affinity_policy and constraint.node_affinity_policy is None:
             values["node_affinity_policy"] = self.node_affinity_policy
@@ -112,7 +112,9 @@ class MissingFields(BaseModel):
 
 
 class Fallback(BaseModel):
-    """``after``: seconds for which a hard constraint alone must keep a pod waiting, until it is soft for the pod."""
+    """Option ``fallback``: a hard constraint becomes soft for a pod that it alone has kept waiting for ``after``
+    seconds.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -134,16 +136,19 @@ DomainNames: TypeAlias = Annotated[
 
 
 class Beyond(BaseModel):
-    """Rules that kube-scheduler does not have; see ADR 59. Without them, the rules are exactly kube-scheduler's.
+    """Options for rules that kube-scheduler does not have; see ADR 59. Without them, the rules are exactly
+    kube-scheduler's.
 
-    ``defaults``: fields of constraints that do not say. ``untoleratedDomains``: ``Ignore`` takes the minimum over the
-    domains that have a node without a cordon and without taints that the pod does not tolerate. ``onViolation``:
-    ``AllowNotWorse`` also lets a pod onto nodes where it does not raise the skew of a violated constraint.
-    ``fallback``: when a hard constraint becomes soft for a pod that waits. ``scaleDown``: ``Spread`` sets the deletion
-    cost of the pods of ReplicaSets at bind, so that a scale-down keeps the spread. ``rerank`` also changes the cost of
-    bound pods, to close holes that dead pods have left. ``domains``: domains that a topology
-    key can have, even if none of their nodes exists. ``remember``: seconds for which Homeport knows domains that had
-    nodes. These two never affect a verdict.
+    ``defaults``: values of fields that constraints leave out. ``untoleratedDomains``: with ``Ignore``, domains count
+    for the minimum only if one of their nodes is open for the pod: not cordoned, and without taints that the pod does
+    not tolerate. ``onViolation``: with ``AllowNotWorse``, nodes also pass if the pod does not raise the skew of a
+    violated constraint there. ``fallback``: time after which a hard constraint becomes soft for a waiting pod.
+    ``scaleDown``: with ``Spread``, each pod of a ReplicaSet gets a deletion cost at bind, so that a scale-down keeps
+    the spread. ``rerank``: true to also change the cost of bound pods, so that they close the holes that deleted pods
+    leave.
+
+    Two options never affect a verdict. ``domains``: domains of a topology key that exist even while they have no node.
+    ``remember``: seconds for which Homeport remembers domains that had nodes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
@@ -172,7 +177,7 @@ class Beyond(BaseModel):
 
     @property
     def reads_tolerations(self) -> bool:
-        """True if verdicts depend on a pod's tolerations whatever its constraints say."""
+        """True if verdicts depend on a pod's tolerations even if its own constraints do not."""
         honours_taints = self.defaults is not None and self.defaults.node_taints_policy == HONOR
         return honours_taints or self.untolerated_domains == "Ignore"
 
@@ -203,6 +208,7 @@ class PodTopologySpreadArgs(PluginArgs):
 
     @property
     def system_defaulted(self) -> bool:
+        """True if pods without constraints of their own get kube-scheduler's default constraints."""
         return self.defaulting_type == "System"
 
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
@@ -217,4 +223,5 @@ class PodTopologySpreadArgs(PluginArgs):
 
     @property
     def missing(self) -> MissingFields | None:
+        """Values of fields that constraints leave out; ``None`` if the option ``beyond.defaults`` is not set."""
         return None if self.beyond is None else self.beyond.defaults

@@ -26,12 +26,13 @@ class InvalidConstraint(ValueError):
 
 
 class Constraint(Struct, frozen=True):
-    """Evaluated constraint.
+    """Constraint of a pod, with its selectors and all default values filled in.
 
     ``selector`` decides whether the incoming pod, or a pod of a dry run, matches. ``counted`` selects the pods on nodes
     that are counted. ``selector`` and ``counted`` differ only for an empty selector, which matches every pod but counts
     none (kubernetes#141339, in all releases up to 1.36.3). A null selector matches and counts no pods. ``inclusion``:
-    conditions for counting the pods of a node. ``by_profile``: fields that the profile filled in, as texts for people.
+    conditions for counting the pods of a node. ``by_profile``: notes for ``explain``, such as fields that the profile
+    filled in.
     """
 
     max_skew: int
@@ -46,11 +47,11 @@ class Constraint(Struct, frozen=True):
         return self.selector.matches(labels)
 
     def with_note(self, note: str) -> Constraint:
-        """Return the constraint with one more text for people."""
+        """Return the constraint with one more note for ``explain``."""
         return replace(self, by_profile=(*self.by_profile, note))
 
     def terms(self) -> tuple[str, ...]:
-        """Return the parameters as texts, for people."""
+        """Return the parameters as texts for ``explain``."""
         domains = (f"minDomains {self.min_domains}",) if self.min_domains > 1 else ()
         return (f"maxSkew {self.max_skew}", *domains, *self.by_profile)
 
@@ -61,8 +62,8 @@ def own_constraints(pod: Pod, when: str, missing: MissingFields | None = None) -
     ``missing``: the profile's values of fields that the constraints leave out.
     """
     inclusions = _Inclusions(pod)
-    completed = [(it, ()) if missing is None else missing.filled(it) for it in pod.spec.spread if _is(it, when)]
-    return tuple(_evaluated(it, inclusions, _selector_of(it, pod.labels), by_profile) for it, by_profile in completed)
+    filled = [(it, ()) if missing is None else missing.filled(it) for it in pod.spec.spread if _has_action(it, when)]
+    return tuple(_completed(it, inclusions, _selector_of(it, pod.labels), by_profile) for it, by_profile in filled)
 
 
 def default_constraints(
@@ -70,7 +71,7 @@ def default_constraints(
 ) -> tuple[Constraint, ...]:
     """Return the default constraints of one kind, hard or soft (``when``), with the selector derived for the pod."""
     inclusions = _Inclusions(pod)
-    return tuple(_evaluated(it, inclusions, selector, ()) for it in defaults if _is(it, when))
+    return tuple(_completed(it, inclusions, selector, ()) for it in defaults if _has_action(it, when))
 
 
 def unread_part(pod: Pod, constraints: Iterable[TopologySpreadConstraint]) -> str:
@@ -90,11 +91,11 @@ def unread_part(pod: Pod, constraints: Iterable[TopologySpreadConstraint]) -> st
     return next((part for part in oversized if part in read), "")
 
 
-def _is(constraint: TopologySpreadConstraint, when: str) -> bool:
+def _has_action(constraint: TopologySpreadConstraint, when: str) -> bool:
     return constraint.when_unsatisfiable == when
 
 
-def _evaluated(
+def _completed(
     constraint: TopologySpreadConstraint, inclusions: _Inclusions, selector: Selector, by_profile: tuple[str, ...]
 ) -> Constraint:
     return Constraint(

@@ -51,6 +51,7 @@ def explained(pod: Pod, state: HardState, soft: Sequence[Constraint], counts: Co
 
 
 def _limit(hard: HardConstraint) -> DomainLimit:
+    """Return the counts and limits of a hard constraint as data."""
     constraint, limit = hard.constraint, hard.limit({})
     pods = _counts(hard.domains)
     full = frozenset(name for name, count in pods.items() if count > limit)

@@ -1,4 +1,4 @@
-"""The option ``fallback``: hard constraints that are soft for pods that have waited long for one of them alone."""
+"""Option ``fallback``: a hard constraint is soft for a pod that this constraint alone has kept waiting for long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from plugins.in_tree.pod_topology_spread.constraints import Constraint
 
 
 class Softening:
-    """Softens constraints of waiting pods. ``after``: seconds that a pod waits."""
+    """Makes relaxed constraints soft. ``after``: seconds that a pod waits before a constraint is relaxed."""
 
     def __init__(self, fallbacks: Fallbacks, after: float) -> None:
         fallbacks.enable(after)
@@ -23,14 +23,14 @@ class Softening:
     def softened(
         self, pod: Pod, constraints: Collection[TopologySpreadConstraint]
     ) -> tuple[TopologySpreadConstraint, ...] | None:
-        """Return the constraints with the relaxed ones being soft; ``None`` if none of them is relaxed."""
+        """Return the constraints with the relaxed ones changed to soft; ``None`` if none is relaxed."""
         relaxed = self.relaxed(pod)
         if not relaxed or not any(_is_relaxed(it, relaxed) for it in constraints):
             return None
         return tuple(_soft(it) if _is_relaxed(it, relaxed) else it for it in constraints)
 
     def noted(self, pod: Pod, constraints: Collection[Constraint], when: str) -> tuple[Constraint, ...]:
-        """Return evaluated constraints of one kind with notes for people."""
+        """Return constraints of one kind, hard or soft (``when``), with notes for ``explain``."""
         if when == DO_NOT_SCHEDULE:
             return tuple(it.with_note(f"fallback after {self._after}") for it in constraints)
         relaxed, note = self.relaxed(pod), f"soft by fallback after {self._after}"

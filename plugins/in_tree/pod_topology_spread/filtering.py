@@ -1,5 +1,5 @@
-"""Hard constraints: reject nodes in domains that have too many pods, or would have too many after any outcome of the
-binds in flight.
+"""Hard constraints: reject nodes in domains that have too many pods. At bind, also reject nodes whose domain might have
+too many pods, depending on the outcome of the binds in flight.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class HardConstraint:
         return self.domains.count(domain) - self.limit({})
 
     def terms(self) -> tuple[str, ...]:
-        """Return the parameters of the constraint as texts, for people."""
+        """Return the parameters of the constraint as texts for ``explain``."""
         return self.constraint.terms()
 
     def stamp(self) -> int:
@@ -107,6 +107,7 @@ class HardConstraint:
             self.deltas[value] = self.deltas.get(value, 0) + delta
 
     def evaluate(self, node: NodeInfo) -> Status:
+        """Return the verdict on one node. All binds in flight count as successful."""
         value = node.node.labels.get(self.constraint.topology_key)
         if value is None:
             return NODE_LABEL_NOT_MATCH

@@ -51,7 +51,11 @@ from plugins.in_tree.pod_topology_spread.scoring import SOFT, SoftState, normali
 _MEMO_BYTES: Final = 32 << 20
 _ENTRY_BYTES: Final = 2000
 _PART_BYTES: Final = 200
+"""Maximum size of the cache of constraints, and estimated sizes of an entry and of its parts, in bytes."""
+
 _MOST_REPORTED: Final = 1024
+"""Maximum number of pods remembered as reported by the Event ``DeletionCostIgnored``."""
+
 _INVALID_COST: Final = (
     "the annotation {} is ignored, because {} is not a 32-bit integer: the pod gets its rank among the pods of its "
     "ReplicaSet, if it has one"
@@ -183,11 +187,11 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
             return Explanation(unblock=(f"the pod's constraints cannot be read: {invalid}",))
         unread = self._unread(pod)
         if unread:
-            return Explanation(unblock=(f"{unread} is longer than what is read of a pod: make it shorter",))
+            return Explanation(unblock=(f"{unread} is too long, so Homeport does not read it: make it shorter",))
         return explained(pod, self._hard_state(pod, hard), soft, self._counts)
 
     def _explained(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """Return the constraints with the notes for people. Raises ``InvalidConstraint``."""
+        """Return the constraints with notes for ``explain``. Raises ``InvalidConstraint``."""
         constraints = tuple(map(self._with_missing_domains, self._constraints(pod, when)))
         return constraints if self._softening is None else self._softening.noted(pod, constraints, when)
 
@@ -258,7 +262,7 @@ class RankingPodTopologySpread(PodTopologySpread, ReservePlugin):
         self._reported = Newest[str, None](_MOST_REPORTED)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Add the deletion cost to the Binding, unless the pod has one."""
+        """Add the deletion cost to the Binding, unless the pod already has a valid one."""
         if pod.deletion_cost.value is not None:
             return SUCCESS
         rank = self._ranks.give(pod, node_name, self._every(pod))

@@ -25,6 +25,8 @@ MOST_GIVEN: Final = 4096
 """Maximum number of ranks in memory. A rank is used until the watch shows the pod with it, which takes a moment."""
 
 _MOST_SIZES: Final = 64
+"""Maximum number of topology keys whose number of domains is cached."""
+
 _FEWEST_DOMAINS: Final = 2
 """Minimum number of domains of a key over which pods can be spread."""
 
@@ -33,7 +35,7 @@ SCALE_DOWN: Final = "scaleDown Spread by profile"
 
 
 def is_ranked(pod: Pod) -> bool:
-    """Return True if the pod's controller is a ReplicaSet."""
+    """Return true if the pod's controller is a ReplicaSet."""
     return pod.owner is not None and pod.owner.kind == REPLICA_SETS.kind
 
 
@@ -47,7 +49,9 @@ class Ranks:
         self._sizes: dict[str, tuple[int, int]] = {}
 
     def give(self, pod: Pod, node_name: str, constraints: Iterable[TopologySpreadConstraint]) -> int | None:
-        """Return the rank of the pod on the node, and count the pod with it from now on; ``None`` if it gets none."""
+        """Return the rank that the pod gets on the node, and remember it until the watch shows it; ``None`` if it gets
+        none.
+        """
         rank = self.rank(pod, node_name, constraints)
         if rank is not None:
             self._given.put(pod.uid, (node_name, rank))
@@ -70,7 +74,7 @@ class Ranks:
     def widest_key(self, constraints: Iterable[TopologySpreadConstraint], node_name: str = "") -> str:
         """Return the topology key with the fewest domains, hosts last; empty if no key has several.
 
-        With ``node_name``, only keys count that this node has.
+        With ``node_name``, only the topology keys of this node are considered.
         """
         sizes = {it.topology_key: self._size(it.topology_key) for it in constraints}
         usable = [
@@ -81,10 +85,10 @@ class Ranks:
         return min(usable, key=lambda it: (it == HOSTNAME, sizes[it]), default="")
 
     def _free(self, pod: Pod, domain: str, domains: Mapping[str, str], pods: Iterable[Pod]) -> int:
-        """Return the smallest free rank. Pods without a rank take the lowest free ones.
+        """Return the smallest rank that no other pod of the domain has.
 
-        The controller keeps them longest, because no annotation is a cost of 0. So they are the base of their domain,
-        on which the ranks of later pods stand.
+        A pod without a rank counts as a pod with the lowest free rank. The controller treats its missing annotation as
+        cost 0, and so removes it last.
         """
         taken: set[int] = set()
         without = 0
@@ -107,10 +111,11 @@ class Ranks:
         return max(self._pods.get(uid, {}).values(), key=lambda it: it.created, default=None)
 
     def misranked(self, uid: str, constraints: Iterable[TopologySpreadConstraint]) -> Collection[tuple[Pod, int]]:
-        """Return for each domain with a hole in its ranks one bound pod, with the rank of the hole.
+        """Return, for each domain with a hole in its ranks, the bound pod that should get another rank, and this rank.
 
-        It is the pod of the highest rank, then one without a rank. Pods with a cost above 0 keep it. Their number is
-        that of the lowest ranks that no other pod needs. ``constraints``: those of the ReplicaSet's newest pod.
+        It is the pod with the highest superfluous rank; if there is none, a pod without a rank. Pods with a cost above
+        0 keep it. If a domain has n of them, its ranks 0 to n - 1 need no pod. ``constraints``: those of the
+        ReplicaSet's newest pod.
         """
         key, pods = self.widest_key(constraints), self._pods.get(uid, {})
         if not key or len(pods) > MOST_PODS:
@@ -139,7 +144,7 @@ class Ranks:
         return max(movable)[2], next(it for it in wanted if it not in holders)
 
     def _is_in_flight(self, pod: Pod) -> bool:
-        """Return True if the watch has not shown the rank that the pod got. A patch could then prevent its bind."""
+        """Return true if the watch has not shown the rank that the pod got. A patch could then make its bind fail."""
         return pod.deletion_cost.value is None and self._given.get(pod.uid, ("",))[0] == pod.node_name
 
     def _rank_of(self, pod: Pod) -> int | None:
@@ -152,7 +157,7 @@ class Ranks:
         return rank if node_name == pod.node_name else None
 
     def _size(self, key: str) -> int:
-        """Return the number of domains of a key. It is counted again only after a change of the nodes' values."""
+        """Return the number of domains of a key. They are counted again only after a change of the node labels."""
         domains = self._domains(key)
         stamp = self._counts.stamp(key)
         known, size = self._sizes.get(key, (0, 0))
@@ -164,7 +169,7 @@ class Ranks:
         return size
 
     def _domains(self, key: str) -> Mapping[str, str]:
-        """Return the domain of each node. It is prepared already, unless the key is new or was evicted."""
+        """Return the domain of each node. Counts that are not cached are prepared at once, without yielding."""
         try:
             return self._counts.values(key)
         except Unprepared as unprepared:
@@ -174,7 +179,7 @@ class Ranks:
 
 
 def _free_number(taken: Collection[int], skipped: int) -> int:
-    """Return the number that is not taken, after the ``skipped`` smallest numbers that are not taken."""
+    """Return the smallest number that is not in ``taken``, after the ``skipped`` smallest such numbers."""
     number = 0
     while skipped or number in taken:
         skipped -= number not in taken

@@ -16,9 +16,9 @@ from plugins.in_tree.pod_topology_spread.filtering import Counted, HardConstrain
 
 
 class Relaxation(Struct, frozen=True):
-    """Rules that let more nodes pass than in-tree.
+    """Rules that let more nodes pass than kube-scheduler does.
 
-    ``ignores_untolerated``: the minimum is that of the domains with a node that is open for the pod.
+    ``ignores_untolerated``: the minimum is taken over the domains with an open node (see ``RelaxedConstraint``).
     ``allows_not_worse``: a node also passes if the pod does not raise the skew of a violated constraint.
     """
 
@@ -80,8 +80,8 @@ class RelaxedConstraint(HardConstraint):
         """Return the largest number of pods that a domain can have so that the incoming pod still fits there.
 
         Under ``allows_not_worse``, a domain can always grow to the size of the largest one. This changes the limit only
-        if the skew is above ``maxSkew``. Both extremes fall, or stay, if a pod in another domain goes. So the worst
-        case of ``evaluate_certain`` is the same as in-tree.
+        if the skew is above ``maxSkew``. If a pod leaves another domain, both extremes fall or stay equal. So the worst
+        case of ``evaluate_certain`` is the same as for ``HardConstraint``.
         """
         lowest, highest = self._extremes(deltas)
         limit = self.constraint.max_skew + (0 if self.lacks_domains else lowest)
@@ -92,6 +92,7 @@ class RelaxedConstraint(HardConstraint):
         return open_names or self.domains.nodes_by_domain()
 
     def excess(self, domain: str) -> int:
+        """Like ``HardConstraint.excess``. Each pod that leaves can also change the limit, so the number is searched."""
         pods = self.domains.count(domain)
 
         def fits_without(number: int) -> bool:

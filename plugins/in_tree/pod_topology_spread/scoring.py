@@ -132,7 +132,7 @@ SOFT: Final[StateKey[SoftState]] = StateKey("PreScorePodTopologySpread")
 def soft_state(
     pod: Pod, constraints: Sequence[Constraint], nodes: Candidates, counts: Counts, *, require_all: bool
 ) -> SoftState:
-    """Create the state for Score. ``require_all``: whether to ignore candidates that lack any of the topology keys.
+    """Create the state for Score. ``require_all``: true to ignore candidates that lack any of the topology keys.
 
     Pods also count on nodes that are not candidates, if the inclusion policies and ``require_all`` include these nodes.
     For the hostname key, only the pods on the candidate itself count. The weight of a constraint depends on the number
@@ -240,7 +240,7 @@ def _round(total: float) -> int:
 def _weight(size: int) -> float:
     """Return the weight of a constraint with ``size`` domains.
 
-    The more domains there are, the fewer pods each domain has. So the weight grows with the number of domains;
-    otherwise zones would outweigh hosts.
+    The more domains there are, the fewer pods each domain has. So the weight grows with the number of domains.
+    Otherwise constraints over zones would outweigh those over hosts.
     """
     return log(size + 2)

@@ -23,4 +23,4 @@ class VolumeBindingArgs(PluginArgs):
     @classmethod
     def _without_a_gate(cls, shape: Any) -> None:
         if shape is not None:
-            raise ValueError("remove it: it needs the feature gate StorageCapacityScoring, which is not known here")
+            raise ValueError("must be removed: it needs the feature gate StorageCapacityScoring, which Homeport lacks")

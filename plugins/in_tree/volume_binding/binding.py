@@ -66,7 +66,7 @@ class VolumeBinder:
         self._timeout = timeout
 
     def all_claims_bound(self, pod: Pod) -> bool:
-        """Return whether all claims of the pod are bound in the snapshot; ``False`` if a claim rules out every node."""
+        """Return true if all claims of the pod are bound in the snapshot; ``False`` if a claim rules out every node."""
         try:
             return all(it.is_bound for it in claims_of(self._objects, pod))
         except NoNodeFits:
@@ -122,7 +122,7 @@ class VolumeBinder:
 
         Claims are not annotated while one of them must be bound to an existing volume. A returned status ends the bind.
 
-        ``annotated``: names of claims that have the selected-node annotation. ``patient``: whether another component
+        ``annotated``: names of claims that have the selected-node annotation. ``patient``: true if another component
         might still bind claims to existing volumes.
         """
         if any(it.claim is None for it in pod_volumes.static_bindings.values()):

@@ -37,7 +37,7 @@ class CapacityIndex:
         self.changes = ClassChanges()
 
     def provisions(self, storage_class: StorageClass) -> bool:
-        """Return whether the class has a provisioner."""
+        """Return true if the class has a provisioner."""
         return storage_class.provisioner not in ("", _NO_PROVISIONER)
 
     def catch_up(self) -> None:

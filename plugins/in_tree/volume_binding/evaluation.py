@@ -74,6 +74,7 @@ With more keys, each distinct set of node labels is evaluated separately.
 
 _STEPS_PER_CLAIM: Final = 4
 _STEPS_PER_NODE: Final = 12
+"""Numbers of steps for matching one claim, and for looking up the results of one node."""
 
 
 class UntranslatableVolume(Exception):
@@ -109,6 +110,8 @@ _STEPS_BETWEEN_PAUSES: Final = 4 * STEPS_BETWEEN_YIELDS
 """Number of steps (about 1 ms) between two yields of ``_precompute``, so that other requests can run."""
 
 _BYTES_PER_RESULT: Final = 300
+"""Estimated size of one result in bytes."""
+
 _NONE: Final[frozenset[str]] = frozenset()
 _TOO_MANY_KEYS: Final = tuple(map(str, range(_MAX_LABEL_KEYS + 1)))
 _NO_VOLUMES: Final = MatchingVolumes((), ())
@@ -179,7 +182,7 @@ class ClaimsEvaluation:
         self._stamp_at_begin = self._stamp()
 
     def is_current(self) -> bool:
-        """Return whether no volume or CSIStorageCapacity object of the claims' classes has changed since this
+        """Return true if no volume or CSIStorageCapacity object of the claims' classes has changed since this
         evaluation was created.
         """
         return self._seen_numbers == self._current_numbers()
@@ -257,6 +260,7 @@ class ClaimsEvaluation:
 
     @property
     def all_bound(self) -> bool:
+        """True if no claim waits for a volume."""
         return not self.waiting
 
     # Computation with yields.
@@ -425,7 +429,7 @@ class ClaimsEvaluation:
     # Claims that wait for the pod's node.
 
     def _waits_for(self, node: NodeInfo) -> bool:
-        """Return whether claims wait and none of them is assigned to another node."""
+        """Return true if claims wait and none of them is assigned to another node."""
         return bool(self.waiting) and (not self._assigned or self._assigned_nodes == {node.name})
 
     def _waiting_result(self, node: NodeInfo) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from plugins.in_tree.volume_binding.label_index import LabelIndex, Topology
 T = TypeVar("T")
 _BYTES_PER_REQUIREMENT: Final = 200
 _BYTES_PER_VALUE: Final = 70
+"""Estimated sizes of a requirement of a selector and of each of its values."""
+
 
 _MAX_REPLAYED_CHANGES: Final = 1024
 """Maximum number of changes replayed on a cached set. Replaying more costs about as much as matching all volumes again.
@@ -29,6 +31,7 @@ STEPS_BETWEEN_YIELDS: Final = 256
 
 _POSITIONS_PER_STEP: Final = 8
 PARTS_PER_STEP: Final = 4
+"""Numbers of positions, and of parts of a selector or labels, whose examination counts as one step."""
 
 Work: TypeAlias = Generator[int, None, T]
 """Generator that yields the number of steps since its last yield, and returns a result.
@@ -52,7 +55,7 @@ class LocatedVolume(Struct, frozen=True, eq=False):
     steps: int = 1
 
     def is_usable_from(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a node with these labels can use the volume; the node's name is ignored."""
+        """Return true if a node with these labels can use the volume; the node's name is ignored."""
         return self.matcher is None or self.matcher.matches("", labels)
 
 
@@ -66,7 +69,7 @@ class IndexedVolume(Struct, frozen=True, eq=False):
 
 
 class SelectedPositions(Struct):
-    """Bit set of the volumes that a selector selects, updated by the first ``changes`` changes of the group."""
+    """Bit set of the volumes that a selector selects. ``changes``: number of changes of the group that it includes."""
 
     positions: int
     changes: int
@@ -105,6 +108,7 @@ class FreeVolumes:
         return self._ranks[position]
 
     def put(self, indexed: IndexedVolume) -> None:
+        """Add a volume to the group."""
         position = bisect_left(self._ranks, indexed.rank)
         self._ranks.insert(position, indexed.rank)
         self._volumes.insert(position, indexed)
@@ -112,6 +116,7 @@ class FreeVolumes:
         self._changed(position, indexed.located.volume.labels)
 
     def take(self, indexed: IndexedVolume) -> None:
+        """Remove a volume from the group."""
         position = bisect_left(self._ranks, indexed.rank)
         del self._ranks[position], self._volumes[position]
         self._by_label.discard(indexed.located.volume.name, indexed.topologies, indexed.keys)

@@ -70,6 +70,7 @@ class LabelIndex(Generic[T]):
         self.keys: dict[str, int] = {}
 
     def add(self, name: Hashable, member: T, topologies: Collection[Topology] | None, keys: Iterable[str]) -> None:
+        """Add an object. Without effect if ``topologies`` is ``None``, because no node can use the object."""
         if topologies is None:
             return
         add(dict.fromkeys(keys, 1), self.keys)
@@ -96,7 +97,7 @@ class LabelIndex(Generic[T]):
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield the objects that a node with these labels might be able to use, in any order.
 
-        The caller must check each of them. An object with several topologies might be yielded twice.
+        The caller must check each object. An object with several topologies can be yielded twice.
         """
         yield from self._anywhere.values()
         for key, of_key in self._at.items():

@@ -85,7 +85,7 @@ def pod_volume_claims(objects: Objects, pod: Pod) -> PodVolumeClaims:
 
 
 def _waits(objects: Objects, claim: PersistentVolumeClaim) -> bool:
-    """Return whether an unbound claim waits for its pod's node. Raises ``MissingBindingMode``.
+    """Return true if an unbound claim waits for its pod's node. Raises ``MissingBindingMode``.
 
     A claim that names a volume does not wait, because the PersistentVolume controller binds it to that volume.
     """

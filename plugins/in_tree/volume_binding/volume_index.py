@@ -79,7 +79,7 @@ class MatchingVolumes(Struct, frozen=True, eq=False):
     free: Sequence[tuple[FreeVolumes, int]]
 
     def __bool__(self) -> bool:
-        """Return whether any volume matches."""
+        """Return true if any volume matches."""
         return bool(self.reserved or self.free)
 
     def reserved_volume(self, taken: Container[str]) -> LocatedVolume | None:
@@ -204,7 +204,7 @@ def _group_key(volume: PersistentVolume) -> _GroupKey:
 
 
 def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether the volume's claimRef, volume mode and VolumeAttributesClass match the claim.
+    """Return true if the volume's claimRef, volume mode and VolumeAttributesClass match the claim.
 
     The UID of the claimRef is compared only if it is set.
     """

@@ -354,7 +354,7 @@ class TestServe:
 
         assert 2 == main(["serve", "--cluster", str(tmp_path / "empty")])
         assert (
-            f"homeport: {tmp_path / 'empty'}: no Node in it: there is nothing to schedule to\n"
+            f"homeport: {tmp_path / 'empty'}: it has no Node: there is nothing to schedule to\n"
             == capsys.readouterr().err
         )
 

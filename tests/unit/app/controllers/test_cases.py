@@ -32,7 +32,7 @@ async def test_the_effect(calls: Sequence[Call], effect: Effect | None) -> None:
     told = case.nominate("b1")
     case.taken_at = 0.0
     for only, nominated, outcome, at in calls:
-        case.hear(make_pod("late", nominated=nominated), only, outcome, at)
+        case.process_answer(make_pod("late", nominated=nominated), only, outcome, at)
 
     assert effect == (told.result() if told.done() else None)
 
@@ -40,7 +40,7 @@ async def test_the_effect(calls: Sequence[Call], effect: Effect | None) -> None:
 @pytest.mark.parametrize(("outcome", "over", "refused_at"), [("feasible", True, 0.0), ("no_fit", False, 7.0)])
 async def test_a_pod_that_passes_needs_no_guard(outcome: Outcome, over: bool, refused_at: float) -> None:
     case = Case(make_pod("late"), 3, 0.0)
-    case.hear(make_pod("late"), "", outcome, 7.0)
+    case.process_answer(make_pod("late"), "", outcome, 7.0)
 
     assert (over, True, refused_at) == (case.over.is_set(), case.called.is_set(), case.refused_at)
 
@@ -49,7 +49,7 @@ async def test_a_call_before_the_patch_was_taken_tells_nothing() -> None:
     case = Case(make_pod("late"), 3, 0.0)
     told = case.nominate("b1")
     for at in (0.2, 0.3, 0.4):
-        case.hear(make_pod("late"), "", "no_fit", at)
+        case.process_answer(make_pod("late"), "", "no_fit", at)
 
     assert not told.done()
 
@@ -58,6 +58,6 @@ async def test_another_nomination_is_told_of_anew() -> None:
     case = Case(make_pod("late"), 3, 0.0)
     first = case.nominate("b1")
     second = case.nominate("b2")
-    case.hear(make_pod("late", nominated="b2"), "", "no_fit", 0.1)
+    case.process_answer(make_pod("late", nominated="b2"), "", "no_fit", 0.1)
 
     assert (False, "refused") == (first.done(), second.result())

@@ -194,7 +194,7 @@ async def test_more_pods_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(listing, "MOST_PODS", 2)
     api = ApiServer(node_object("n1"), *(pod_object(f"p{number}") for number in range(6)))
 
-    assert "the cluster has more than 2 pods: ask a Homeport that runs there" == await refused(api)
+    assert "the cluster has more than 2 pods: use a Homeport that runs in the cluster" == await refused(api)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,9 @@ async def test_more_of_anything_than_the_bounds(
     services = [service_object(f"s{number}", {"app": "web"}) for number in range(3)]
     monkeypatch.setattr(listing, bound, most)
 
-    assert f"the cluster has more than {excess}: ask a Homeport that runs there" == await refused(api_with(*services))
+    assert f"the cluster has more than {excess}: use a Homeport that runs in the cluster" == await refused(
+        api_with(*services)
+    )
 
 
 async def test_the_bounds_are_of_all_kinds_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -186,7 +186,7 @@ async def test_an_exception_at_any_await_of_a_feed_does_not_end_it(
         points += [f"{it.name}:{side}" for it in found if not matches(it.name, CALLED_ONCE) for side in SIDES]
         copy = dict(vars(module))
         exec(code, copy)
-        copy |= {"__fire__": at.fire, "SLICE_SECONDS": -1.0, "MOST_OBJECTS": 8}
+        copy |= {"__fire__": at.fire, "STEP_SECONDS": -1.0, "MOST_OBJECTS": 8}
         monkeypatch.setattr(module, "Freshness", copy["Freshness"])
     monkeypatch.setattr(live, "Reflector", functools.partial(copy["Reflector"], clock=now))
     monkeypatch.setattr(live, "monotonic", now)

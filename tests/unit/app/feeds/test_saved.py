@@ -140,7 +140,7 @@ def test_a_time_that_yaml_reads_as_one_is_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        pytest.param(yaml.safe_dump(POD), "no Node in it: there is nothing to schedule to", id="no node"),
+        pytest.param(yaml.safe_dump(POD), "it has no Node: there is nothing to schedule to", id="no node"),
         pytest.param("a: [", "is neither YAML nor JSON: ", id="neither YAML nor JSON"),
         pytest.param('{"kind": "List"', "the JSON is cut off: it ends in line 1, at byte 15", id="JSON cut short"),
         pytest.param(

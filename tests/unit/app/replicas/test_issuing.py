@@ -45,7 +45,7 @@ def test_a_leaf_has_its_names_and_is_renewed_at_two_thirds() -> None:
     found = certificate_info(leaf.certificates)
 
     assert ("homeport", ("a.svc", "b.svc"), NOW + SERVING_SECONDS) == (found.common_name, found.names, found.ends)
-    due = [found.is_due(NOW + SERVING_SECONDS * part) for part in (-0.1, 0.0, 0.6, 0.7, 1.1)]
+    due = [found.needs_renewal(NOW + SERVING_SECONDS * part) for part in (-0.1, 0.0, 0.6, 0.7, 1.1)]
     assert [True, False, False, True, True] == due
     assert is_issued_by(authority, leaf)
     assert not is_issued_by(new_authority(NOW), leaf)

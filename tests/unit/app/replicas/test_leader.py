@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from app.replicas.leader import Elector
 from app.replicas.lease import Election, post_seconds
 from app.replicas.lease_record import ADDRESS
-from app.writes.callers import NOBODY
+from app.writes.callers import NO_CALLERS
 from tests.api.virtual import now, virtual_time
 from tests.apiserver import ApiServer, client_of
 from tests.builders import JsonObject
@@ -192,7 +192,7 @@ async def test_an_unclear_take_over_counts_from_the_renewal_that_is_answered() -
 
         assert await until(a, lambda: a.election.leads) <= DEADLINE / 2 + RETRY
         assert a.election.term is not None
-        assert (1000.0, NOBODY) == (a.election.term.safe_at, a.election.term.fence)
+        assert (1000.0, NO_CALLERS) == (a.election.term.safe_at, a.election.term.fence)
 
 
 @virtual_time

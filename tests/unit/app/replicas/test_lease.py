@@ -10,7 +10,7 @@ import pytest
 from app.config.sections import LONGEST_LEASE
 from app.replicas.lease import Election, Step, post_seconds
 from app.replicas.lease_record import ADDRESS, SCHEDULERS, LeaseRecord
-from app.writes.callers import EVERYBODY, NOBODY, Callers
+from app.writes.callers import ALL_CALLERS, NO_CALLERS, Callers
 from tests.fakes import ManualClock
 
 
@@ -148,7 +148,7 @@ def test_a_deletion_does_not_shorten_the_wait_and_then_everybody_is_fenced_off(
     world.election.written(record("me", 9, callers=said(sent), uid="u2"))
 
     assert world.election.term is not None
-    assert (EVERYBODY, "*") == (world.election.term.fence, said(sent))
+    assert (ALL_CALLERS, "*") == (world.election.term.fence, said(sent))
     assert world.clock.now + 5.0 == world.election.term.safe_at
 
 
@@ -175,7 +175,7 @@ def test_everybody_is_fenced_off_once_after_a_deletion(world: World) -> None:
     world.write(7)
 
     assert world.election.term is not None
-    assert NOBODY == world.election.term.fence
+    assert NO_CALLERS == world.election.term.fence
 
 
 @pytest.mark.parametrize("led_before", [False, True])
@@ -302,7 +302,7 @@ def test_a_name_whose_write_failed_is_written_again_as_soon_as_the_lease_was_rea
     assert Step("read") == world.election.next_step()
     world.election.observe(record("me", 3))
 
-    assert (NOBODY, Step("write")) == (world.election.recorded, world.election.next_step())
+    assert (NO_CALLERS, Step("write")) == (world.election.recorded, world.election.next_step())
 
 
 def test_one_who_strips_the_annotation_is_not_answered_write_by_write(world: World) -> None:
@@ -311,7 +311,7 @@ def test_one_who_strips_the_annotation_is_not_answered_write_by_write(world: Wor
     world.election.writing()
     world.election.written(record("me", 3, callers=None))
 
-    assert (NOBODY, "wait") == (world.election.recorded, world.election.next_step().do)
+    assert (NO_CALLERS, "wait") == (world.election.recorded, world.election.next_step().do)
 
 
 def test_names_that_a_person_adds_stay(world: World) -> None:
@@ -324,16 +324,18 @@ def test_names_that_a_person_adds_stay(world: World) -> None:
 @pytest.mark.parametrize(
     ("seen", "fence", "carried_on"),
     [
-        pytest.param([None], NOBODY, "", id="there never was one"),
-        pytest.param([record("other", 5, callers="s0"), None], EVERYBODY, "*", id="it is gone"),
+        pytest.param([None], NO_CALLERS, "", id="there never was one"),
+        pytest.param([record("other", 5, callers="s0"), None], ALL_CALLERS, "*", id="it is gone"),
         pytest.param([record("other", 5, callers="s0,s1")], callers("s0", "s1"), "s0,s1", id="its holder is gone"),
-        pytest.param([record("other", 5)], NOBODY, "", id="its holder let nobody bind"),
-        pytest.param([record("other", 5, callers="*")], EVERYBODY, "*", id="anybody may have been let bind"),
-        pytest.param([record("other", 5, callers=None)], EVERYBODY, "*", id="the names are lost"),
-        pytest.param([record("other", 5, callers="s0, s1")], EVERYBODY, "*", id="the names cannot be read"),
-        pytest.param([record("", 5, callers="s0")], NOBODY, "s0", id="released: names need not be written again"),
-        pytest.param([record("", 5, callers="*")], NOBODY, "", id="released: who anybody was does not matter any more"),
-        pytest.param([record("", 5, callers=None)], NOBODY, "", id="released by one that wrote no names"),
+        pytest.param([record("other", 5)], NO_CALLERS, "", id="its holder let nobody bind"),
+        pytest.param([record("other", 5, callers="*")], ALL_CALLERS, "*", id="anybody may have been let bind"),
+        pytest.param([record("other", 5, callers=None)], ALL_CALLERS, "*", id="the names are lost"),
+        pytest.param([record("other", 5, callers="s0, s1")], ALL_CALLERS, "*", id="the names cannot be read"),
+        pytest.param([record("", 5, callers="s0")], NO_CALLERS, "s0", id="released: names need not be written again"),
+        pytest.param(
+            [record("", 5, callers="*")], NO_CALLERS, "", id="released: who anybody was does not matter any more"
+        ),
+        pytest.param([record("", 5, callers=None)], NO_CALLERS, "", id="released by one that wrote no names"),
     ],
 )
 def test_whose_pods_a_take_over_fences_off_and_whom_it_remembers(
@@ -396,7 +398,10 @@ def test_who_does_not_hold_it_remembers_nobody(world: World) -> None:
     world.election.observe(record("other", 5, callers="s0"))
     world.election.remember("s1")
 
-    assert (NOBODY, EVERYBODY) == (world.election.recorded, record("other", 5, callers=None).callers or EVERYBODY)
+    assert (NO_CALLERS, ALL_CALLERS) == (
+        world.election.recorded,
+        record("other", 5, callers=None).callers or ALL_CALLERS,
+    )
     world.clock.now += 15.0
     assert "s0" == said(world.election.writing())
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.writes.callers import EVERYBODY, MOST_CHARACTERS, MOST_NAMES, NOBODY, Callers, bounded
+from app.writes.callers import ALL_CALLERS, MOST_CHARACTERS, MOST_NAMES, NO_CALLERS, Callers, bounded
 
 
 def callers(*names: str) -> Callers:
@@ -16,8 +16,8 @@ def callers(*names: str) -> Callers:
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        pytest.param(NOBODY, "", id="nobody"),
-        pytest.param(EVERYBODY, "*", id="everybody"),
+        pytest.param(NO_CALLERS, "", id="nobody"),
+        pytest.param(ALL_CALLERS, "*", id="all"),
         pytest.param(callers("s1", "default-scheduler"), "default-scheduler,s1", id="sorted"),
         pytest.param(callers("a,b", "*"), "%2A,a%2Cb", id="names that are none"),
     ],
@@ -39,16 +39,16 @@ def test_any_names_are_read_as_they_were_written(names: frozenset[str]) -> None:
 
 
 def test_everybody_and_nobody() -> None:
-    assert (True, False, True, False) == ("x" in EVERYBODY, "x" in NOBODY, bool(EVERYBODY), bool(NOBODY))
+    assert (True, False, True, False) == ("x" in ALL_CALLERS, "x" in NO_CALLERS, bool(ALL_CALLERS), bool(NO_CALLERS))
 
 
 @pytest.mark.parametrize(
     ("one", "other", "both"),
     [
         pytest.param(callers("a"), callers("b"), callers("a", "b"), id="both"),
-        pytest.param(callers("a"), EVERYBODY, EVERYBODY, id="everybody is everybody"),
-        pytest.param(callers(*map(str, range(MOST_NAMES))), callers("x"), EVERYBODY, id="too many to be told apart"),
-        pytest.param(callers("a"), callers("b" * MOST_CHARACTERS), EVERYBODY, id="too long to be told apart"),
+        pytest.param(callers("a"), ALL_CALLERS, ALL_CALLERS, id="all and one are all"),
+        pytest.param(callers(*map(str, range(MOST_NAMES))), callers("x"), ALL_CALLERS, id="too many to be told apart"),
+        pytest.param(callers("a"), callers("b" * MOST_CHARACTERS), ALL_CALLERS, id="too long to be told apart"),
         pytest.param(callers("a", "b"), callers("b"), callers("a", "b"), id="known already"),
     ],
 )

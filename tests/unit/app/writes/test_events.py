@@ -289,7 +289,7 @@ class TestBounds:
             assert {"overflow": 50} == it.counted
             await asyncio.sleep(1.001)
             assert 21 == len(it.server.log)
-            await asyncio.sleep(event_queue.MOST_QUEUED * events.PACE_SECONDS)
+            await asyncio.sleep(event_queue.MOST_QUEUED * events.WRITE_INTERVAL_SECONDS)
 
         assert {"overflow": 50, "written": event_queue.MOST_QUEUED} == it.counted
 
@@ -311,7 +311,7 @@ class TestBounds:
             tell("quiet", 3)
             await asyncio.sleep(1.0)
             assert written("quiet") == 3
-            await asyncio.sleep(event_queue.MOST_QUEUED * events.PACE_SECONDS)
+            await asyncio.sleep(event_queue.MOST_QUEUED * events.WRITE_INTERVAL_SECONDS)
 
             assert (written("quiet"), written("shop") >= 498, written("loud") >= 498) == (3, True, True)
             assert {"overflow": 4112, "written": event_queue.MOST_QUEUED} == it.counted
@@ -323,7 +323,7 @@ class TestBounds:
             it.server.silent = "/apis/events.k8s.io/v1/namespaces/loud"
             for number in range(event_queue.MOST_QUEUED):
                 it.tell(regarding=Reference("v1", "Pod", "loud", f"p{number}", f"u{number}"))
-            await asyncio.sleep(event_queue.MOST_QUEUED * events.PACE_SECONDS)
+            await asyncio.sleep(event_queue.MOST_QUEUED * events.WRITE_INTERVAL_SECONDS)
             for number in range(9):
                 it.tell(regarding=Reference("v1", "Pod", "shop", f"p{number}", f"v{number}"))
             await asyncio.sleep(60)

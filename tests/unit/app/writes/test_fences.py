@@ -14,7 +14,7 @@ from app.kube.api_errors import ApiError
 from app.kube.client import REQUEST_SECONDS, KubeClient
 from app.kube.core_decoding import decode_pod
 from app.writes.api_writes import binding
-from app.writes.callers import EVERYBODY, Callers
+from app.writes.callers import ALL_CALLERS, Callers
 from app.writes.fences import Fences
 from app.writes.read_back import FENCE
 from tests.apiserver import ApiServer, Fault, client_of
@@ -75,7 +75,7 @@ async def test_all_that_may_be_bound_are_fenced_off(world: World) -> None:
 
 
 async def test_where_nobody_knows_who_has_bound_all_are_fenced_off(world: World) -> None:
-    assert 3 == world.fences.note(EVERYBODY)
+    assert 3 == world.fences.note(ALL_CALLERS)
     await world.fences.raise_all()
 
     assert ["apart", "foreign", "waits"] == world.fenced()

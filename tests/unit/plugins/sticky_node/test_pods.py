@@ -249,8 +249,8 @@ class TestUnselected:
     @pytest.mark.parametrize(
         "figures",
         [
-            pytest.param(lambda it: it._pod_state_figures.figures(), id="the census"),
-            pytest.param(lambda it: it._node_state_figures.figures(), id="the census of nodes"),
+            pytest.param(lambda it: it._pod_state_metrics.figures(), id="the census"),
+            pytest.param(lambda it: it._node_state_metrics.figures(), id="the census of nodes"),
             pytest.param(lambda it: it.homes(), id="the list"),
         ],
     )

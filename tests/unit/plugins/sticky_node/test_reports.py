@@ -369,8 +369,8 @@ def test_what_follows_from_the_state_of_a_home(
     ("steps", "total"),
     [
         pytest.param(lambda it: it.homes(), 400, id="homes listed, half of them of owners that are gone"),
-        pytest.param(lambda it: it._pod_state_figures.figures(), len(STATES_OF_PODS) + 1, id="homes by pod"),
-        pytest.param(lambda it: it._node_state_figures.figures(), None, id="homes by node"),
+        pytest.param(lambda it: it._pod_state_metrics.figures(), len(STATES_OF_PODS) + 1, id="homes by pod"),
+        pytest.param(lambda it: it._node_state_metrics.figures(), None, id="homes by node"),
     ],
 )
 def test_others_get_their_turn(steps: Callable[[StickyNode], Iterable[object]], total: int | None) -> None:
@@ -393,7 +393,7 @@ EARLY, LATE = "2026-11-21T10:00:00Z", "2026-11-21T10:00:20Z"
 
 def counted(machines: Machines) -> dict[str, float]:
     """The states that some home is in."""
-    found = [it for it in machines.plugin._pod_state_figures.figures(NOW) if it is not None and it.name == "homes"]
+    found = [it for it in machines.plugin._pod_state_metrics.figures(NOW) if it is not None and it.name == "homes"]
     assert list(STATES_OF_PODS) == [it.labels["state"] for it in found]
     return {it.labels["state"]: it.value for it in found if it.value}
 
@@ -401,7 +401,7 @@ def counted(machines: Machines) -> dict[str, float]:
 def longest(machines: Machines) -> float:
     (found,) = [
         it
-        for it in machines.plugin._pod_state_figures.figures(NOW)
+        for it in machines.plugin._pod_state_metrics.figures(NOW)
         if it is not None and it.name == "homes_longest_wait_seconds"
     ]
     return found.value

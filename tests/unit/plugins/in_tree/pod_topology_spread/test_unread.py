@@ -115,5 +115,7 @@ def test_a_person_who_asks_is_told() -> None:
 
     told = found.framework.explain(pod, found.candidates())[SPREAD]
 
-    assert ("spec.topologySpreadConstraints is longer than what is read of a pod: make it shorter",) == told.unblock
+    assert (
+        "spec.topologySpreadConstraints is too long, so Homeport does not read it: make it shorter",
+    ) == told.unblock
     assert not found.framework.filters.pre_filter(CycleState(), pod).status.is_success
