@@ -206,7 +206,7 @@ class ExplainResponse(CamelModel):
     remedies: list[ProvedRemedy] = Field(description="At most five, the one after which the most nodes fit first.")
     impossible: list[str] = Field(
         description="If no node fits: sentences about requirements that the cluster cannot meet, and about evictions "
-        "that would help but that no scheduler makes."
+        "for topology spread that would help."
     )
     incomplete: bool = Field(
         description="True if changes were not tried, because the time was over, or because there were too many and "
