@@ -100,14 +100,22 @@ class Evictor:
         return await self._patch(pod, {"metadata": {"uid": pod.uid}}, node_name, node_name)
 
     async def clear(self, pod: Pod, node_name: str) -> None:
-        """Clear the nomination if it is still the one to ``node_name`` that ``nominate`` made. Raises ``OSError``."""
+        """Remove what ``nominate`` wrote. A nomination to another node stays. Raises ``OSError``.
+
+        The pod is written in any case, unless it has a node, so that the scheduler tries it again.
+        """
         problem = ""
         for _ in range(_ATTEMPTS):
             newest = await self.read(pod)
-            if newest is None or newest.node_name or not is_ours(newest, node_name):
+            if newest is None or newest.node_name or newest.annotations.get(PREEMPTING) != node_name:
                 return
+            nominated = newest.nominated_node_name
             version = {"uid": pod.uid, "resourceVersion": newest.resource_version}
-            if not (problem := await self._patch(newest, {"metadata": version}, "", None)):
+            if not (
+                problem := await self._patch(
+                    newest, {"metadata": version}, "" if nominated == node_name else nominated, None
+                )
+            ):
                 await self.read(pod)
                 return
         raise OSError(problem)
@@ -126,12 +134,6 @@ class Evictor:
     def _check(self) -> None:
         if problem := self._may_write():
             raise NotAllowed(problem)
-
-
-def is_ours(pod: Pod, node_name: str = "") -> bool:
-    """Return true if the pod's nomination was made by ``Evictor.nominate``; with ``node_name``, to this node."""
-    nominated = pod.nominated_node_name
-    return bool(nominated) and pod.annotations.get(PREEMPTING) == nominated and (node_name or nominated) == nominated
 
 
 def eviction(victim: Pod, *, dry_run: bool = False) -> dict[str, Any]:
