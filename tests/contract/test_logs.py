@@ -95,6 +95,7 @@ def test_the_lines_of_a_whole_life(tmp_path: Path) -> None:
 
     assert [
         "service links ignored",
+        "no preemption for topology spread",
         "serving",
         "snapshot complete",
         "home not usable",
@@ -104,10 +105,10 @@ def test_the_lines_of_a_whole_life(tmp_path: Path) -> None:
     ] == [it["event"] for it in lines]
     assert [sorted(links), port, 12, "no_http", "SIGTERM", 0] == [
         lines[0]["variables"],
-        lines[1]["port"],
-        lines[2]["objects"]["v1 Node"],
-        lines[4]["cause"],
-        lines[5]["signal"],
-        lines[6]["requests"],
+        lines[2]["port"],
+        lines[3]["objects"]["v1 Node"],
+        lines[5]["cause"],
+        lines[6]["signal"],
+        lines[7]["requests"],
     ]
     assert [] == [it for it in lines if not {"event", "level", "timestamp"} <= it.keys()]

@@ -37,6 +37,11 @@ ELSEWHERE: Final = {
         "app/analysis/workloads.py",
         "app/wire/pending_v1.py",
     ],
+    "tests/unit/app/controllers/test_preemption.py": [
+        *(f"app/controllers/{name}.py" for name in ("preemption_steps", "preemptor", "victim_search")),
+        "app/memory/preemption_tracker.py",
+    ],
+    "tests/api/test_rebalance.py": ["app/homes/evictable.py"],
     "tests/unit/app/commands/test_pending.py": ["app/commands/paging.py"],
     "tests/unit/app/lint/test_linting.py": ["app/lint/rules.py"],
     "tests/unit/app/lint/test_placement.py": ["app/lint/facts.py"],
@@ -75,7 +80,9 @@ ELSEWHERE: Final = {
     "tests/unit/app/replicas/test_lease.py": ["app/replicas/lease_record.py"],
     "tests/unit/app/runtime/test_profiles.py": ["app/runtime/building.py", "app/runtime/resolving.py"],
     "tests/unit/app/wire/test_extender_v1.py": ["app/wire/extender_answers.py", "app/wire/folding.py"],
-    "tests/unit/plugins/in_tree/default_preemption/test_plugin.py": ["plugins/in_tree/default_preemption/budgets.py"],
+    "tests/unit/plugins/in_tree/default_preemption/test_plugin.py": [
+        f"plugins/in_tree/default_preemption/{name}.py" for name in ("budgets", "victims")
+    ],
     "tests/unit/app/config/test_settings.py": [
         f"app/config/{name}.py"
         for name in ("document", "flags", "loading", "mistakes", "sections", "sources", "variables")
@@ -89,6 +96,7 @@ ELSEWHERE: Final = {
     "tests/unit/app/test_main.py": ["app/__main__.py", "app/commands/arguments.py", "app/wiring.py"],
     "tests/unit/app/homes/test_lists.py": ["app/homes/protocol.py"],
     "tests/unit/app/whatif/test_draining.py": [
+        "app/framework/evictions.py",
         "app/whatif/drain_models.py",
         "app/whatif/drain_plan.py",
         "app/whatif/evictions.py",

@@ -38,6 +38,13 @@
 {{- toYaml $own -}}
 {{- end -}}
 
+{{/* "true" if Homeport evicts pods. */}}
+{{- define "homeport.preempts" -}}
+{{- with .Values.plugins.podTopologySpread -}}
+{{- and .enabled (eq (default "Never" .preemption) "Own") -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Settings of HomeportConfiguration that other values determine and that `config` can override. */}}
 {{- define "homeport.presetSettings" -}}
 {{- if eq (int .Values.kubeScheduler.percentageOfNodesToScore) 100 -}}
@@ -80,6 +87,9 @@ samplingGuard: false
 {{- end -}}
 {{- if $arguments -}}
 {{- $profile = merge $profile (dict "pluginConfig" $arguments) -}}
+{{- end -}}
+{{- if eq (include "homeport.preempts" $) "true" -}}
+{{- $profile = merge $profile (dict "preemption" "Own") -}}
 {{- end -}}
 {{- with $.Values.extender.atMost -}}
 {{- $profile = merge $profile (dict "atMost" (int .)) -}}

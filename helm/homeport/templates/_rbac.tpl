@@ -12,6 +12,14 @@
 - apiGroups: [""]
   resources: [pods/status]
   verbs: [patch]
+{{- if eq (include "homeport.preempts" .) "true" }}
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [list, watch]
+{{- end }}
 {{- if not (and (hasKey .Values.config "events") (not .Values.config.events)) }}
 - apiGroups: [events.k8s.io]
   resources: [events]
@@ -66,9 +74,11 @@
 - apiGroups: [resource.k8s.io]
   resources: [deviceclasses, resourceclaims, resourceslices]
   verbs: [list, watch]
+{{- if ne (include "homeport.preempts" .) "true" }}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [list, watch]
+{{- end }}
 {{- if not .Values.plugins.podTopologySpread.enabled }}
 - apiGroups: [""]
   resources: [services, replicationcontrollers]
