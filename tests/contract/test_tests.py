@@ -99,7 +99,6 @@ ELSEWHERE: Final = {
         "app/framework/evictions.py",
         "app/whatif/drain_models.py",
         "app/whatif/drain_plan.py",
-        "app/whatif/evictions.py",
     ],
     "tests/unit/app/whatif/test_rebalancing.py": [
         "app/analysis/skew_estimate.py",
