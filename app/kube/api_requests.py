@@ -157,8 +157,9 @@ def put_request(path: str, body: Mapping[str, Any]) -> Request:
     return Request("PUT", path, body=msgspec.json.encode(body), content_type=JSON)
 
 
-def post_request(path: str, body: Mapping[str, Any]) -> Request:
-    return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON)
+def post_request(path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Request:
+    query = (("dryRun", "All"),) if dry_run else ()
+    return Request("POST", path, query, body=msgspec.json.encode(body), content_type=JSON)
 
 
 def delete_request(resource: Resource, namespace: str, name: str, uid: str, resource_version: str) -> Request:

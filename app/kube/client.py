@@ -226,14 +226,15 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
         before: PreSendCheck = allow_write,
+        dry_run: bool = False,
     ) -> bytes:
-        """Create an object at a path, see :meth:`Resource.path`, and return it.
+        """Create an object at a path, see :meth:`Resource.path`, and return it. After a dry run, nothing is stored.
 
         ``before`` is called when a connection is ready. No other task runs between this call and the sending, except if
         a proxy is used. Before a retry after status 401, it is called again. If it raises an exception, nothing is
         sent, and the exception is passed on.
         """
-        return await self._transport.write(post_request(path, body), timeout, before)
+        return await self._transport.write(post_request(path, body, dry_run=dry_run), timeout, before)
 
     async def delete(
         self,

@@ -66,7 +66,7 @@ class Evictor:
         """Evict a pod if it still has this UID and resource version. Failures are returned, never raised."""
         path = PODS.path(victim.namespace, victim.name, "eviction")
         try:
-            await self._client.post(path, eviction(victim, dry_run=dry_run), timeout=self._seconds, before=self._check)
+            await self._client.post(path, eviction(victim), timeout=self._seconds, before=self._check, dry_run=dry_run)
         except ApiError as refused:
             if refused.status == _NOT_FOUND:
                 return Eviction("gone")
@@ -136,10 +136,9 @@ class Evictor:
             raise NotAllowed(problem)
 
 
-def eviction(victim: Pod, *, dry_run: bool = False) -> dict[str, Any]:
+def eviction(victim: Pod) -> dict[str, Any]:
     """Return the Eviction object to post. UID and resource version of the victim are preconditions."""
-    options: dict[str, Any] = {"preconditions": {"uid": victim.uid, "resourceVersion": victim.resource_version}}
-    if dry_run:
-        options["dryRun"] = ["All"]
+    preconditions = {"uid": victim.uid, "resourceVersion": victim.resource_version}
     metadata = {"namespace": victim.namespace, "name": victim.name}
+    options = {"preconditions": preconditions}
     return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}

@@ -1,13 +1,19 @@
 """Preemption for topology spread (``preemption: Own``) before a stock kube-scheduler."""
 
+import base64
 import json
+import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.certificates import Authority
 from tests.controlplane import objects
 from tests.controlplane.client import Client
 from tests.controlplane.controlplane import ControlPlane
@@ -361,3 +367,90 @@ def test_p8_the_api_server_is_away_during_a_plan(plane: ControlPlane, start: Sta
 
         assert "a1" == client.wait_bound("high", timeout=90)
     assert ["low-0", "low-1"] == evicted(client)
+
+
+def test_the_case_of_kube_schedulers_own_tests(plane: ControlPlane, start: Start) -> None:
+    """Two constraints, over zones and over hosts; ``TestPodTopologySpreadFilter`` has such a case."""
+    client = plane.client
+    for name, zone in (("n0", "a"), ("n1", "a"), ("n2", "b"), ("n3", "b")):
+        client.create(objects.node(name, zone=zone))
+    for name, node in (("p1a", "n1"), ("p1b", "n1"), ("p2a", "n2"), ("p2b", "n2"), ("p3", "n3")):
+        client.create(objects.pod(name, labels=WEB, node_name=node))
+    spread = [objects.spread(WEB), objects.spread(WEB, topology_key=objects.HOSTNAME_LABEL)]
+    term = {"key": objects.HOSTNAME_LABEL, "operator": "NotIn", "values": ["n0"]}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}}
+    homeport = start()
+
+    with start_scheduler(plane, homeport):
+        pod = objects.pod("high", labels=WEB, priority_class_name=HIGH, spread_constraints=spread)
+        client.create({**pod, "spec": {**pod["spec"], "affinity": {"nodeAffinity": affinity}}})
+
+        assert client.wait_bound("high") in ("n1", "n2", "n3")
+
+
+@contextmanager
+def webhook(plane: ControlPlane, folder: Path, refused: str) -> Iterator[list[str]]:
+    """A webhook that answers Evictions of one pod with 429, as KubeVirt's does. Yields what it was asked."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
+            asked.append(f"{'try' if review.get('dryRun') else 'evict'} {review['name']}")
+            answer: dict[str, Any] = {"uid": review["uid"], "allowed": review["name"] != refused}
+            if not answer["allowed"]:
+                answer["status"] = {"code": 429, "message": "Eviction triggered evacuation of VMI"}
+            body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer})
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    authority = Authority(folder)
+    certificate, key = authority.issue("webhook", "127.0.0.1")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]}
+    hook = {
+        "name": "evictions.example.com",
+        "clientConfig": {
+            "url": f"https://127.0.0.1:{server.server_port}/",
+            "caBundle": base64.b64encode(authority.file.read_bytes()).decode(),
+        },
+        "rules": [rule],
+        "sideEffects": "NoneOnDryRun",
+        "admissionReviewVersions": ["v1"],
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    plane.client.request("POST", path, {**kind, "metadata": {"name": "evictions"}, "webhooks": [hook]})
+    time.sleep(1)  # the API server reads it from a watch
+    try:
+        yield asked
+    finally:
+        plane.client.request("DELETE", f"{path}/evictions")
+        server.shutdown()
+        server.server_close()
+
+
+def test_p9_a_webhook_refuses_an_eviction(plane: ControlPlane, start: Start, tmp_path: Path) -> None:
+    """Both pods of the node must go, and one must not: no pod is evicted, and nobody deletes one."""
+    client = plane.client
+    zones(client)
+    for number in range(2):
+        running(client, f"low-{number}")
+    homeport = start()
+
+    with webhook(plane, tmp_path, "low-0") as asked, start_scheduler(plane, homeport):
+        client.create(web("high"))
+        stays_pending(client, "high")
+
+    assert [] == evicted(client)
+    assert "try low-0" in asked
+    assert not [it for it in asked if it.startswith("evict")]
+    assert {"refused"} == plans(homeport).keys()

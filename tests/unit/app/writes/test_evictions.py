@@ -33,7 +33,7 @@ class Server:
 
     def _answer(self, request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content) if request.content else None
-        self.requests.append((request.method, request.url.path, body))
+        self.requests.append((request.method, request.url.raw_path.decode(), body))
         return self._answers.pop(0)
 
 
@@ -48,9 +48,9 @@ async def test_an_eviction_names_the_version_of_the_pod(dry_run: bool) -> None:
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"namespace": "default", "name": "low"},
-        "deleteOptions": {**options, "dryRun": ["All"]} if dry_run else options,
+        "deleteOptions": options,
     }
-    assert [("POST", f"{PATH}/eviction", expected)] == server.requests
+    assert [("POST", f"{PATH}/eviction{'?dryRun=All' if dry_run else ''}", expected)] == server.requests
 
 
 @pytest.mark.parametrize(
