@@ -148,7 +148,10 @@ class PreemptionController:
                 self._runs = True  # from now on, because a pod is refused once its nomination is cleared
                 # An Eviction of this process's last term can still arrive. Those of other leaders have had their time.
                 await asyncio.sleep(max(0.0, self._steps.sent_at + self._steps.seconds - self._clock()))
-                await self._settle_nominations()
+                left: list[Pod] = []
+                await run_stepwise(self._interrupted(left))
+                await self._settle([pod for pod in left if pod.nominated_node_name == pod.annotations[PREEMPTING]])
+            await self._settle([pod for pod in left if pod.nominated_node_name != pod.annotations[PREEMPTING]])
             await asyncio.Event().wait()
         finally:
             self._runs = False
@@ -157,10 +160,11 @@ class PreemptionController:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _settle_nominations(self) -> None:
-        """Keep the nominations of interrupted plans whose pods fit now, and clear the others."""
-        left: list[Pod] = []
-        await run_stepwise(self._interrupted(left))
+    async def _settle(self, left: Iterable[Pod]) -> None:
+        """Keep the nominations of interrupted plans whose pods fit now, and clear the others.
+
+        A pod that its scheduler nominated to no node or to another one is only written, so that it is tried again.
+        """
         for pod in left:
             node = pod.annotations[PREEMPTING]
             framework = self._context.framework_for(pod)
@@ -266,7 +270,7 @@ class PreemptionController:
             until = self._clock() + PLAN_SECONDS
             try:
                 evicted: list[Pod] = []
-                result = await self._steps.evict(case.pod, choice, evicted)
+                result = await self._steps.evict(case.pod, choice, evicted, until)
             except BaseException:
                 self._plans.pop(case.pod.uid, None)
                 raise

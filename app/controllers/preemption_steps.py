@@ -74,34 +74,49 @@ class PreemptionSteps:
         """Seconds after which a request that was sent has no effect any more."""
         return self._evictor.seconds
 
-    async def evict(self, pod: Pod, choice: FoundVictims, evicted: list[Pod]) -> Result | None:
-        """Nominate the pod and evict the victims. Return the result if the plan fails."""
+    async def evict(self, pod: Pod, choice: FoundVictims, evicted: list[Pod], until: float) -> Result | None:
+        """Nominate the pod and evict the victims. Return the result if the plan ends before the pod can be bound."""
         node = choice.node
         for victim in choice.pods:
-            trial = await self._evictor.evict(victim, dry_run=True)
-            if trial.outcome not in ("evicted", "gone"):
-                _LOG.info("victim cannot be evicted", pod=str(pod), victim=str(victim), cause=trial.cause)
+            if cause := await self._evicted(victim, dry_run=True):
+                _LOG.info("victim cannot be evicted", pod=str(pod), victim=str(victim), cause=cause)
                 return "refused"
         if problem := await self._evictor.nominate(pod, node):
             _LOG.warning("preemptor not nominated", pod=str(pod), node=node, cause=problem)
             return "not_nominated"
         for victim in choice.pods:
+            ended = self._ended(pod) or ("timed_out" if self._clock() > until else None)
+            if ended is not None:
+                return ended
+            framework = self._context.framework_for(pod)
+            if framework is not None and await self.fits(framework, pod, node):
+                break  # another pod has left meanwhile
             if cause := await self._evicted(victim):
                 _LOG.warning("eviction refused", pod=str(pod), victim=str(victim), cause=cause)
                 return "interrupted"
             evicted.append(victim)
             record_victim(self._events, pod, victim, node)
-        record_preemptor(self._events, pod, choice)
+        if evicted:
+            record_preemptor(self._events, pod, node, evicted)
         return None
 
-    async def _evicted(self, victim: Pod) -> str:
+    def _ended(self, preemptor: Pod) -> Result | None:
+        """Return the result of the plan if the pod does not wait any more."""
+        pod = self._cluster.pod(*preemptor.key)
+        if pod is None or pod.uid != preemptor.uid or pod.terminating:
+            return "withdrawn"
+        return "bound" if pod.node_name else None
+
+    async def _evicted(self, victim: Pod, *, dry_run: bool = False) -> str:
         """Evict a victim and read it back. Return why that failed, or an empty string."""
         cause = "the pod keeps changing"
         for _ in range(_EVICTION_ATTEMPTS):
             self.sent_at = self._clock()
-            eviction = await self._evictor.evict(victim)
+            eviction = await self._evictor.evict(victim, dry_run=dry_run)
             if eviction.outcome == "refused":
                 return eviction.cause
+            if dry_run and eviction.outcome != "changed":
+                return eviction.cause if eviction.outcome == "unclear" else ""
             try:
                 newest = await self._evictor.read(victim)
             except OSError as unreadable:
@@ -117,13 +132,10 @@ class PreemptionSteps:
         """Wait until the pod is bound, and return the result of the plan."""
         rejected_since: float | None = None
         while (now := self._clock()) < until:
-            pod = self._cluster.pod(*preemptor.key)
-            if pod is None or pod.uid != preemptor.uid or pod.terminating:
-                return "withdrawn"
-            if pod.node_name:
-                return "bound"
-            framework = self._context.framework_for(pod)
-            if framework is not None and await self.fits(framework, pod, node):
+            if ended := self._ended(preemptor):
+                return ended
+            framework = self._context.framework_for(preemptor)
+            if framework is not None and await self.fits(framework, preemptor, node):
                 rejected_since = None
             elif rejected_since is None:
                 rejected_since = now

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from app.controllers.victim_search import FoundVictims
 from app.framework.events import EventRecorder, Reference
 from app.kube.core_v1 import Pod
 
@@ -49,11 +48,11 @@ def record_victim(events: EventRecorder, pod: Pod, victim: Pod, node: str) -> No
     events.event(Reference.to_pod(victim), Reference.to_pod(pod), "Normal", "Preempted", "Preempting", note)
 
 
-def record_preemptor(events: EventRecorder, pod: Pod, choice: FoundVictims) -> None:
+def record_preemptor(events: EventRecorder, pod: Pod, node: str, victims: Sequence[Pod]) -> None:
     """Record on a pod that others were evicted for it."""
-    named = ", ".join(map(str, choice.pods[:_MOST_NAMED]))
-    more = len(choice.pods) - _MOST_NAMED
+    named = ", ".join(map(str, victims[:_MOST_NAMED]))
+    more = len(victims) - _MOST_NAMED
     named += f" and {more} more" if more > 0 else ""
-    note = f"Evicted {named} on node {choice.node}, because only topology spread rejected this pod there"
-    related = Reference.to_pod(choice.pods[0])
+    note = f"Evicted {named} on node {node}, because only topology spread rejected this pod there"
+    related = Reference.to_pod(victims[0])
     events.event(Reference.to_pod(pod), related, "Normal", "Preempting", "Preempting", note)
