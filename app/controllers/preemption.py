@@ -28,7 +28,7 @@ import structlog
 from app.controllers.cases import is_settled
 from app.controllers.preemption_steps import PLAN_SECONDS, PreemptionSteps
 from app.controllers.preemptor import Preemptor
-from app.controllers.victim_search import FoundVictims, find_victims
+from app.controllers.victim_search import NONE, FoundVictims, find_victims
 from app.framework.background import next_delay
 from app.framework.events import EventRecorder
 from app.framework.handle import Clock
@@ -260,11 +260,14 @@ class PreemptionController:
             await asyncio.sleep(max(0.0, self._next_at - self._clock()))
             self._next_at = self._clock() + self._pause
             choice = await self._found(case)
-            if choice is not None:
-                choice = await self._found(case) if await self._is_fresh() else None
-            if choice is None:
-                self._postpone(case)
-            if choice is None or not self._may_plan(case):
+            if choice.pods:
+                choice = await self._found(case) if await self._is_fresh() else NONE
+            if not choice.pods:
+                if choice.is_complete:
+                    self._postpone(case)
+                else:
+                    case.moved.set()  # the next search begins at another node
+            if not choice.pods or not self._may_plan(case):
                 return self._waiting(case) is not None
             self._plans[case.pod.uid] = choice.node
             until = self._clock() + PLAN_SECONDS
@@ -290,11 +293,11 @@ class PreemptionController:
             await self._steps.clear(case.pod, choice.node)
         return True
 
-    async def _found(self, case: Preemptor) -> FoundVictims | None:
+    async def _found(self, case: Preemptor) -> FoundVictims:
         pod = self._waiting(case)
         framework = None if pod is None else self._context.framework_for(pod)
         if pod is None or framework is None or not framework.preempts:
-            return None
+            return NONE
         names = case.names_without_excluded(self._clock())
         return await find_victims(self._cluster, framework, pod, names, self._stays)
 

@@ -36,14 +36,15 @@ class Count:
     """Evaluation of the PodDisruptionBudgets of the potential victims on a node.
 
     ``pods``: these victims, most important first. ``violating``: the victims whose eviction would violate a budget;
-    ``None`` until all are evaluated.
+    ``None`` until all are evaluated. ``filters``: maximum number of filter runs that the victims need.
     """
 
-    __slots__ = ("_rest", "pods", "violating")
+    __slots__ = ("_rest", "filters", "pods", "violating")
     _rest: Counting
 
     def __init__(self) -> None:
         self.pods: Sequence[Pod] = ()
+        self.filters = 1
         self.violating: Violating | None = None
 
     def is_of(self, pods: Sequence[Pod]) -> bool:

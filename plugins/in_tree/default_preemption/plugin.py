@@ -42,6 +42,8 @@ NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 MUST_STAY: Final = "pods of lower priority must stay: {}"
 
 _SPREAD: Final = "PodTopologySpread"
+_ANOTHER_NAMESPACE: Final = "another namespace"
+_TERMINATING: Final = "they are terminating"
 
 _NO_VICTIMS: Final = Victims(())
 _NOBODY: Final = unresolvable(NO_VICTIMS_FOUND)
@@ -99,11 +101,20 @@ class OwnRules(Struct, frozen=True):
 
     stays: Stays
 
-    def why_not(self, pod: Pod, victim: Pod) -> str:
-        """Return why a pod of lower priority cannot be a victim; empty if it can."""
-        if victim.namespace != pod.namespace:
-            return "another namespace"
-        return "they are terminating" if victim.terminating else self.stays(victim)
+    def potential(self, pod: Pod, node: NodeInfo) -> tuple[list[Pod], str]:
+        """Return the pods of the node that can be victims, and why the last of the other pods of lower priority cannot.
+
+        The reason is empty if there is no such other pod.
+        """
+        potential, reason = [], ""
+        for victim in lower(pod, node):
+            if victim.namespace != pod.namespace:
+                reason = _ANOTHER_NAMESPACE
+            elif why := _TERMINATING if victim.terminating else self.stays(victim):
+                reason = why
+            else:
+                potential.append(victim)
+        return potential, reason
 
 
 @final
@@ -178,7 +189,7 @@ class DefaultPreemption(PostFilterPlugin):
                 answer = _NO_VICTIMS, unschedulable(UNREADABLE.format(unreadable))
             if answer is not None:
                 results.take(name, *answer)
-                return state, 1 + len(node.pods)
+                return state, count.filters
             for _ in count.steps():
                 state = yield
         return state, 0
@@ -226,14 +237,10 @@ class DefaultPreemption(PostFilterPlugin):
         self, state: CycleState, pod: Pod, node: NodeInfo, count: Count, rules: OwnRules | None = None
     ) -> tuple[Victims, Status] | None:
         """Return the victims; ``None`` if the caller must first run the steps of ``count``, to evaluate the budgets."""
-        potential = lower(pod, node)
+        potential, reason = (lower(pod, node), "") if rules is None else rules.potential(pod, node)
+        count.filters = 1 + 2 * len(potential)
         if not potential:
-            return _NO_VICTIMS, _NOBODY
-        if rules is not None:
-            stay = {it.uid: why for it in potential if (why := rules.why_not(pod, it))}
-            potential = [it for it in potential if it.uid not in stay]
-            if not potential:
-                return _NO_VICTIMS, unresolvable(MUST_STAY.format(next(iter(stay.values()))))
+            return _NO_VICTIMS, unresolvable(MUST_STAY.format(reason)) if reason else _NOBODY
         dry_run = self._handle.profile.dry_run(state, pod, node)
         for victim in potential:
             dry_run.remove_pod(victim)
