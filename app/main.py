@@ -393,9 +393,11 @@ class HomeportService:
             Evictor(live.client, self._cluster, self._leadership.may_write, live.post_seconds),
             live.catch_up,
             self._stays,
+            self._is_sample,
             monotonic,
             self._metrics,
             self._events,
+            self._nominations.drop,
             per_second=self._settings.max_plans_per_second,
         )
 
@@ -438,9 +440,11 @@ class HomeportService:
             return {
                 "filter": FilterVerb(*parts, lean=lean)
                 if preemption is None
-                else PreemptingFilterVerb(*parts, lean=lean, tracker=preemption),
+                else PreemptingFilterVerb(*parts, lean=lean, tracker=preemption.preemptors),
                 "prioritize": PrioritizeVerb(context, results, lean=lean),
-                "preempt": PreemptVerb(context) if preemption is None else PreemptingPreemptVerb(context, preemption),
+                "preempt": PreemptVerb(context)
+                if preemption is None
+                else PreemptingPreemptVerb(context, preemption.preemptors),
                 "bind": self._bind,
             }
 

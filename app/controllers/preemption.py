@@ -21,21 +21,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import structlog
 
 from app.controllers.cases import is_settled
-from app.controllers.preemption_steps import PLAN_SECONDS, PreemptionSteps
-from app.controllers.preemptor import Preemptor
-from app.controllers.victim_search import NONE, FoundVictims, find_victims
+from app.controllers.preemption_steps import PLAN_SECONDS, PreemptionSteps, Result
+from app.controllers.preemptor import LONGEST_DELAY_SECONDS, Preemptor, PriorityLock
+from app.controllers.preemptors import MOST_CASES, Preemptors
+from app.controllers.unshown import candidate_nodes
+from app.controllers.victim_search import NONE, FoundVictims, find_victims, has_lower, victims_on
 from app.framework.background import next_delay
 from app.framework.events import EventRecorder
 from app.framework.handle import Clock
 from app.kube.core_v1 import Pod, PodSpec
 from app.kube.memo import Newest
 from app.kube.meta_v1 import PREEMPTING
-from app.runtime.guard import PluginError
 from app.telemetry.metrics import Metrics
 from app.verbs.context import VerbContext
 from app.verbs.stepwise import run_stepwise
@@ -51,31 +53,32 @@ _LOOK_SECONDS: Final = 0.05
 """Seconds between two looks into the cache for a pod that waits for a call."""
 
 _FIRST_DELAY_SECONDS: Final = 0.5
-_LONGEST_DELAY_SECONDS: Final = 15.0
-"""Maximum delay between two searches for pods with the same spec. It doubles from ``_FIRST_DELAY_SECONDS``."""
-
-_MOST_CASES: Final = 256
-"""Maximum number of pods that are handled at once. Further refused pods wait for the scheduler's retry."""
-
 _UNKNOWN_SECONDS: Final = 2.0
 """Maximum number of seconds to wait for the watch to report a pod that filter was called for."""
 
 _EXCLUDED_SECONDS: Final = 30.0
 """Seconds for which a node is no candidate for a pod after a plan that failed there."""
 
+_MOST_REFUSED: Final = 3
+"""Number of nodes that are tried at once after dry runs that were refused. Later attempts are delayed."""
+
 _MOST_DELAYS: Final = 4096
 _STEP: Final = 2048
 """Number of pods that one step examines, which takes less than a millisecond."""
+
+_FIRST: Final = 1 << 31
+"""Priority above that of each pod, with which a new leader ends the plans of its predecessor."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
 
 class PreemptionController:
-    """Controller that receives the answers to filter and preempt. Implements ``PreemptionTracker``.
+    """Controller that evicts pods for refused pods. ``preemptors``: receives the answers to filter and preempt.
 
     ``catch_up``: waits until the snapshot has everything that was written before the call. ``stays``: returns why a
-    pod must not be evicted, or an empty string. ``per_second``: maximum number of searches, and so of plans, in a
-    second.
+    pod must not be evicted, or an empty string. ``is_sample``: returns true if a request with that number of nodes can
+    lack nodes that the scheduler's filters pass. ``forget_guard``: see ``PreemptionSteps``. ``per_second``: maximum
+    number of searches in a second.
     """
 
     def __init__(
@@ -84,95 +87,60 @@ class PreemptionController:
         evictor: Evictor,
         catch_up: Callable[[], Awaitable[None]],
         stays: Callable[[Pod], str],
+        is_sample: Callable[[int], bool],
         clock: Clock,
         metrics: Metrics,
         events: EventRecorder,
+        forget_guard: Callable[[str], None],
         *,
         per_second: int,
     ) -> None:
         self._context = context
         self._cluster = context.cluster
-        self._plans: dict[str, str] = {}
         self._catch_up = catch_up
         self._stays = stays
-        self._steps = PreemptionSteps(context, evictor, stays, clock, events)
+        self._is_sample = is_sample
+        self._steps = PreemptionSteps(context, evictor, stays, clock, events, forget_guard)
         self._clock = clock
         self._metrics = metrics
         self._pause = 1.0 / per_second
-        self._cases: dict[str, Preemptor] = {}
+        self.preemptors = Preemptors(self._handle, clock)
         self._delays = Newest[tuple[str, PodSpec], tuple[float, float]](_MOST_DELAYS)
-        self._one_at_a_time = asyncio.Lock()
+        self._one_at_a_time = PriorityLock()
         self._next_at = 0.0
-        self._runs = False
-
-    # PreemptionTracker
-
-    def planned(self, uid: str) -> str:
-        return self._plans.get(uid, "")
-
-    def refused(self, pod: Pod, names: Callable[[], Iterable[str]]) -> None:
-        case = self._cases.get(pod.uid)
-        if case is None:
-            if not self._runs or len(self._cases) >= _MOST_CASES or not pod.uid or pod.disruption.never_preempts:
-                return
-            case = self._cases[pod.uid] = Preemptor(pod, names, self._clock())
-            case.task = asyncio.create_task(self._handle(case))
-        case.names, case.refused_at, case.helped, case.over = names, self._clock(), False, False
-        case.moved.set()
-
-    def passed(self, pod: Pod) -> None:
-        case = self._cases.get(pod.uid)
-        if case is not None:
-            case.over = True
-            case.moved.set()
-
-    def preempt_begins(self, pod: Pod) -> None:
-        case = self._cases.get(pod.uid)
-        if case is not None:
-            case.calls += 1
-
-    def preempt_ends(self, pod: Pod, helped: bool) -> None:
-        case = self._cases.get(pod.uid)
-        if case is not None:
-            case.calls = max(0, case.calls - 1)
-            case.helped = case.helped or helped
-            case.refused_at = self._clock()
-            case.moved.set()
-
-    # background task
 
     async def run(self) -> None:
         """Clear what a previous leader left, then handle refused pods until cancelled."""
         try:
-            async with self._one_at_a_time:
-                self._runs = True  # from now on, because a pod is refused once its nomination is cleared
-                # An Eviction of this process's last term can still arrive. Those of other leaders have had their time.
-                await asyncio.sleep(max(0.0, self._steps.sent_at + self._steps.seconds - self._clock()))
+            async with self._one_at_a_time.held(_FIRST):
+                self.preemptors.runs = True  # from now on, because a pod is refused once its nomination is cleared
+                # An Eviction that was sent before this term can still take effect, until its time limit.
+                await asyncio.sleep(self._steps.seconds)
                 left: list[Pod] = []
                 await run_stepwise(self._interrupted(left))
                 await self._settle([pod for pod in left if pod.nominated_node_name == pod.annotations[PREEMPTING]])
-            await self._settle([pod for pod in left if pod.nominated_node_name != pod.annotations[PREEMPTING]])
+            others = [pod for pod in left if pod.nominated_node_name != pod.annotations[PREEMPTING]]
+            await self._settle(others[:MOST_CASES])
             await asyncio.Event().wait()
         finally:
-            self._runs = False
-            tasks = [case.task for case in self._cases.values() if case.task is not None]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.preemptors.end_all()
 
     async def _settle(self, left: Iterable[Pod]) -> None:
         """Keep the nominations of interrupted plans whose pods fit now, and clear the others.
 
         A pod that its scheduler nominated to no node or to another one is only written, so that it is tried again.
         """
-        for pod in left:
-            node = pod.annotations[PREEMPTING]
+        for known in left:
+            pod, node = self._cluster.pod(*known.key), known.annotations[PREEMPTING]
+            if pod is None or pod.uid != known.uid or is_settled(pod) or pod.uid in self.preemptors.plans:
+                continue
             framework = self._context.framework_for(pod)
-            nominated = framework is not None and framework.preempts and pod.nominated_node_name == node
-            if framework is not None and nominated and await self._steps.fits(framework, pod, node):
-                self._begin_waiting(pod, node)
+            is_nominated = framework is not None and framework.preempts and pod.nominated_node_name == node
+            if framework is not None and is_nominated and await self._steps.fits(framework, pod, node):
+                self.preemptors.begin(pod, tuple, partial(self._finish, node))
+                self.preemptors.plans[pod.uid] = node
             else:
-                await self._steps.clear(pod, node)
+                await self._steps.clear(pod, node, attempts=1)
 
     def _interrupted(self, left: list[Pod]) -> Iterator[None]:
         """Add the waiting pods with a plan of an earlier leader, in steps."""
@@ -182,64 +150,75 @@ class PreemptionController:
             if not number % _STEP:
                 yield
 
-    def _begin_waiting(self, pod: Pod, node: str) -> None:
-        case = self._cases[pod.uid] = Preemptor(pod, tuple, self._clock())
-        self._plans[pod.uid] = node
-        case.task = asyncio.create_task(self._finish(case, node))
-
-    async def _finish(self, case: Preemptor, node: str) -> None:
+    async def _finish(self, node: str, case: Preemptor) -> None:
         """Wait until the pod of an interrupted plan is bound, or clear its nomination."""
         try:
             result = await self._steps.until_bound(case.pod, node, self._clock() + PLAN_SECONDS)
-            if result not in ("bound", "withdrawn"):
-                await self._steps.clear(case.pod, node)
         finally:
-            self._plans.pop(case.pod.uid, None)
-            self._cases.pop(case.pod.uid, None)
+            self.preemptors.plans.pop(case.pod.uid, None)
+        if result not in ("bound", "withdrawn"):
+            await self._steps.clear(case.pod, node)
 
     async def _handle(self, case: Preemptor) -> None:
-        try:
-            while not case.over:
-                await self._quiet(case)
-                await self._until_turn(case)
-                case.moved.clear()
-                if self._may_plan(case) and not await self._attempt(case):
-                    return
-                case.over = not await self._is_due_again(case)
-        except PluginError:
-            pass  # the plugins' guard has logged the fault, and the answer to filter reports it
-        finally:
-            self._cases.pop(case.pod.uid, None)
+        await self._until_known(case)
+        if not await has_lower(self._cluster, case.pod):
+            return
+        while True:
+            await self._quiet(case)
+            await self._until_turn(case)
+            case.moved.clear()
+            case.retry_at = None
+            if self._may_plan(case):
+                await self._attempt(case)
+            if not await self._is_due_again(case):
+                return
 
     async def _is_due_again(self, case: Preemptor) -> bool:
-        """Wait for the next call for the pod, or until its nomination is cleared.
+        """Wait for the next call for the pod, until its nomination is cleared, or until the next attempt is due.
 
-        Return false if neither happens within ``_LONGEST_DELAY_SECONDS``, or if the pod does not wait any more.
+        Return false if none of these happens soon, or if the pod passed the filters or does not wait any more.
         """
-        until = self._clock() + _LONGEST_DELAY_SECONDS
+        until = self._clock() + LONGEST_DELAY_SECONDS
         was_nominated = bool(case.pod.nominated_node_name)
-        while self._clock() < until and self._newest(case) is not None:
+        while self._newest(case) is not None and not case.over:
+            now = self._clock()
             if case.moved.is_set() or (was_nominated and not case.pod.nominated_node_name):
                 return True
+            if now >= (until if case.retry_at is None else case.retry_at):
+                return case.retry_at is not None
             await case.is_called(_LOOK_SECONDS)
         return False
 
-    async def _quiet(self, case: Preemptor) -> None:
-        """Wait until the watch has reported the pod and the scheduler has probably ended the cycle of the refusal."""
+    async def _until_known(self, case: Preemptor) -> None:
+        """Wait until the watch has reported the pod."""
         latest = self._clock() + _UNKNOWN_SECONDS
-        while self._cluster.pod(*case.pod.key) is None and self._clock() < latest:  # noqa: ASYNC110  # the watch has no event
+        while self._cluster.pod(*case.pod.key) is None and self._clock() < latest:  # noqa: ASYNC110  # there is no event
             await asyncio.sleep(QUIET_SECONDS)
-        while (left := QUIET_SECONDS if case.calls else case.refused_at + QUIET_SECONDS - self._clock()) > 0:  # noqa: ASYNC110  # preempt can be called meanwhile
+
+    async def _quiet(self, case: Preemptor) -> None:
+        """Wait until the scheduler has probably ended the cycle in which the pod was refused."""
+        while True:
+            left = QUIET_SECONDS if case.calls else case.refused_at + QUIET_SECONDS - self._clock()
+            if left <= 0:
+                return
             await asyncio.sleep(left)
 
     async def _until_turn(self, case: Preemptor) -> None:
         """Wait until pods with this spec are searched for again after a search without result."""
-        _, until = self._delays.get((case.pod.namespace, case.pod.spec)) or (0.0, 0.0)
-        while (left := until - self._clock()) > 0:  # noqa: ASYNC110  # the clock can be that of a test
+        while (left := self._postponed_until(case) - self._clock()) > 0:  # noqa: ASYNC110  # the clock can be a test's
             await asyncio.sleep(left)
 
+    def _postponed_until(self, case: Preemptor) -> float:
+        return (self._delays.get((case.pod.namespace, case.pod.spec)) or (0.0, 0.0))[1]
+
     def _may_plan(self, case: Preemptor) -> bool:
-        return not (case.helped or case.calls) and self._waiting(case) is not None and not self._context.problem()
+        """Return true if a plan can begin. A temporary problem delays it."""
+        if case.over or case.helped or case.calls or self._waiting(case) is None:
+            return False
+        if self._context.problem():
+            case.retry_later(self._clock())
+            return False
+        return True
 
     def _newest(self, case: Preemptor) -> Pod | None:
         """Return the cached pod if it waits for a node; else ``None``."""
@@ -254,52 +233,80 @@ class PreemptionController:
         pod = self._newest(case)
         return None if pod is None or pod.nominated_node_name else pod
 
-    async def _attempt(self, case: Preemptor) -> bool:
-        """Search for victims and carry out the plan. Return false if the pod needs no further attempt."""
-        async with self._one_at_a_time:
+    async def _attempt(self, case: Preemptor) -> None:
+        """Search for victims and carry out the plan, one pod at a time."""
+        uid = case.pod.uid
+        async with self._one_at_a_time.held(case.pod.spec.priority):
+            if self._postponed_until(case) > self._clock():
+                case.moved.set()  # meanwhile, the search for an equal pod had no result
+                return
             await asyncio.sleep(max(0.0, self._next_at - self._clock()))
             self._next_at = self._clock() + self._pause
-            choice = await self._found(case)
-            if choice.pods:
-                choice = await self._found(case) if await self._is_fresh() else NONE
-            if not choice.pods:
-                if choice.is_complete:
-                    self._postpone(case)
-                else:
-                    case.moved.set()  # the next search begins at another node
+            choice = await self._choice(case)
             if not choice.pods or not self._may_plan(case):
-                return self._waiting(case) is not None
-            self._plans[case.pod.uid] = choice.node
+                return
+            self.preemptors.plans[uid] = choice.node
+            evicted: list[Pod] = []
             until = self._clock() + PLAN_SECONDS
             try:
-                evicted: list[Pod] = []
                 result = await self._steps.evict(case.pod, choice, evicted, until)
             except BaseException:
-                self._plans.pop(case.pod.uid, None)
+                self.preemptors.plans.pop(uid, None)
                 raise
         try:
             result = result or await self._steps.until_bound(case.pod, choice.node, until)
         finally:
-            self._plans.pop(case.pod.uid, None)
+            self.preemptors.plans.pop(uid, None)
         self._metrics.preemption_plans.labels(result).inc()
         _LOG.info("preemption", pod=str(case.pod), node=choice.node, victims=[str(it) for it in evicted], result=result)
+        await self._ended(case, choice.node, result)
+
+    async def _ended(self, case: Preemptor, node: str, result: Result) -> None:
+        """Clean up after a plan."""
         if result in ("bound", "withdrawn"):
             self._delays.pop((case.pod.namespace, case.pod.spec), None)
-            return False
-        case.excluded[choice.node] = self._clock() + _EXCLUDED_SECONDS
-        if result == "refused":
+            return
+        if result != "refused":
+            await self._steps.clear(case.pod, node)
+        now = self._clock()
+        if result != "not_nominated":
+            case.excluded[node] = now + _EXCLUDED_SECONDS
+        if result == "refused" and len(case.excluded_now(now)) <= _MOST_REFUSED:
             case.moved.set()  # another node can have victims that are not refused
         else:
-            await self._steps.clear(case.pod, choice.node)
-        return True
+            case.retry_later(now)
+
+    async def _choice(self, case: Preemptor) -> FoundVictims:
+        """Search on the snapshot, and once more on the chosen node, when the snapshot has all earlier writes."""
+        choice = await self._found(case)
+        if not choice.pods:
+            if choice.is_complete:
+                self._postpone(case)
+            if not choice.is_complete or case.excluded_now(self._clock()):
+                case.retry_later(self._clock())
+            return NONE
+        if not await self._is_fresh():
+            case.retry_later(self._clock())
+            return NONE
+        pod, framework = self._waiting(case), self._context.framework_for(case.pod)
+        if pod is None or framework is None:
+            return NONE
+        names = frozenset(case.names())
+        newest = await victims_on(self._cluster, framework, pod, choice.node, names, self._stays)
+        if not newest.pods:
+            case.retry_later(self._clock())
+        return newest
 
     async def _found(self, case: Preemptor) -> FoundVictims:
         pod = self._waiting(case)
         framework = None if pod is None else self._context.framework_for(pod)
         if pod is None or framework is None or not framework.preempts:
             return NONE
-        names = case.names_without_excluded(self._clock())
-        return await find_victims(self._cluster, framework, pod, names, self._stays)
+        names = frozenset(case.names())
+        if self._is_sample(len(names)) and await candidate_nodes(self._cluster, framework, pod):
+            return NONE  # a node outside the sample passes, and the sampling guard nominates the pod to it
+        excluded = case.excluded_now(self._clock())
+        return await find_victims(self._cluster, framework, pod, names, self._stays, excluded)
 
     async def _is_fresh(self) -> bool:
         with suppress(TimeoutError):
@@ -314,5 +321,5 @@ class PreemptionController:
         delay, until = self._delays.get(key) or (0.0, 0.0)
         now = self._clock()
         if until <= now:
-            delay = next_delay(delay, _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS)
+            delay = next_delay(delay, _FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
             self._delays.put(key, (delay, now + delay))

@@ -17,6 +17,7 @@ from app.framework.events import EventRecorder
 from app.framework.handle import Clock
 from app.kube.core_v1 import Pod
 from app.runtime.framework import Framework
+from app.runtime.guard import PluginError
 from app.verbs.context import VerbContext
 from app.verbs.stepwise import decide_prepared
 from app.writes.evictions import Evictor
@@ -50,7 +51,7 @@ Result = Literal["bound", "refused", "not_nominated", "interrupted", "overtaken"
 class PreemptionSteps:
     """Carries out plans. ``stays``: returns why a pod must not be evicted, or an empty string.
 
-    ``sent_at``: time at which the last Eviction was sent, on ``clock``.
+    ``forget_guard``: called with the UID of a pod before its nomination, which is then none of the sampling guard.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class PreemptionSteps:
         stays: Callable[[Pod], str],
         clock: Clock,
         events: EventRecorder,
+        forget_guard: Callable[[str], None],
     ) -> None:
         self._context = context
         self._cluster = context.cluster
@@ -67,7 +69,7 @@ class PreemptionSteps:
         self._stays = stays
         self._clock = clock
         self._events = events
-        self.sent_at = -inf
+        self._forget_guard = forget_guard
 
     @property
     def seconds(self) -> float:
@@ -75,17 +77,25 @@ class PreemptionSteps:
         return self._evictor.seconds
 
     async def evict(self, pod: Pod, choice: FoundVictims, evicted: list[Pod], until: float) -> Result | None:
-        """Nominate the pod and evict the victims. Return the result if the plan ends before the pod can be bound."""
+        """Nominate the pod and evict the victims. Return the result if the plan ends before the pod can be bound.
+
+        No request is sent whose time limit ends after ``until``.
+        """
         node = choice.node
         for victim in choice.pods:
-            if cause := await self._evicted(victim, dry_run=True):
+            cause = (
+                await self._evicted(victim, dry_run=True) if self._has_time(until) else "the time of the plan is over"
+            )
+            if cause:
                 _LOG.info("victim cannot be evicted", pod=str(pod), victim=str(victim), cause=cause)
                 return "refused"
-        if problem := await self._evictor.nominate(pod, node):
+        self._forget_guard(pod.uid)
+        problem = await self._evictor.nominate(pod, node) if self._has_time(until) else "the time of the plan is over"
+        if problem:
             _LOG.warning("preemptor not nominated", pod=str(pod), node=node, cause=problem)
             return "not_nominated"
         for victim in choice.pods:
-            ended = self._ended(pod) or ("timed_out" if self._clock() > until else None)
+            ended = self._ended(pod) or (None if self._has_time(until) else "timed_out")
             if ended is not None:
                 return ended
             framework = self._context.framework_for(pod)
@@ -100,6 +110,9 @@ class PreemptionSteps:
             record_preemptor(self._events, pod, node, evicted)
         return None
 
+    def _has_time(self, until: float) -> bool:
+        return self._clock() + self._evictor.seconds <= until
+
     def _ended(self, preemptor: Pod) -> Result | None:
         """Return the result of the plan if the pod does not wait any more."""
         pod = self._cluster.pod(*preemptor.key)
@@ -111,19 +124,20 @@ class PreemptionSteps:
         """Evict a victim and read it back. Return why that failed, or an empty string."""
         cause = "the pod keeps changing"
         for _ in range(_EVICTION_ATTEMPTS):
-            self.sent_at = self._clock()
             eviction = await self._evictor.evict(victim, dry_run=dry_run)
             if eviction.outcome == "refused":
                 return eviction.cause
             if dry_run and eviction.outcome != "changed":
                 return eviction.cause if eviction.outcome == "unclear" else ""
+            if eviction.outcome == "unclear":
+                await asyncio.sleep(self._evictor.seconds)  # until then, the request can still take effect
             try:
                 newest = await self._evictor.read(victim)
             except OSError as unreadable:
                 return "" if eviction.outcome == "evicted" else str(unreadable)
             if newest is None or newest.terminating:
                 return ""
-            if eviction.outcome != "changed" or newest.spec.priority != victim.spec.priority or self._stays(newest):
+            if eviction.outcome != "changed" or newest.spec.priority != victim.spec.priority or self._must_stay(newest):
                 return eviction.cause or "the pod is not terminating"
             victim, cause = newest, eviction.cause
         return cause
@@ -144,18 +158,31 @@ class PreemptionSteps:
             await asyncio.sleep(_LOOK_SECONDS)
         return "timed_out"
 
-    async def fits(self, framework: Framework, pod: Pod, node: str) -> bool:
-        return await decide_prepared(partial(passes, self._cluster, framework, pod, node))
+    def _must_stay(self, pod: Pod) -> bool:
+        try:
+            return bool(self._stays(pod))
+        except PluginError:  # the guard has logged it
+            return True
 
-    async def clear(self, pod: Pod, node: str) -> None:
+    async def fits(self, framework: Framework, pod: Pod, node: str) -> bool:
+        """Return true if the profile's filters pass the node; false also if a plugin fails."""
+        try:
+            return await decide_prepared(partial(passes, self._cluster, framework, pod, node))
+        except PluginError:  # the guard has logged it
+            return False
+
+    async def clear(self, pod: Pod, node: str, attempts: float = inf) -> None:
         """Clear our nomination. While the API server cannot be reached, try again."""
-        delay = 0.0
+        delay, number = 0.0, 0
         while True:
             try:
                 await self._evictor.clear(pod, node)
             except OSError as cause:
-                delay = next_delay(delay, _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS)
+                number += 1
                 _LOG.warning("nomination not cleared", pod=str(pod), node=node, cause=str(cause))
+                if number >= attempts:
+                    return
+                delay = next_delay(delay, _FIRST_DELAY_SECONDS, _LONGEST_DELAY_SECONDS)
                 await asyncio.sleep(delay)
             else:
                 return

@@ -1,16 +1,25 @@
-"""State of one refused pod for which Homeport can evict others, and the Events about it."""
+"""State of refused pods for which Homeport can evict others, their order, and the Events about them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from heapq import heappop, heappush
+from itertools import count
 from typing import Final
 
+from app.framework.background import next_delay
 from app.framework.events import EventRecorder, Reference
 from app.kube.core_v1 import Pod
 
 _MOST_NAMED: Final = 5
+_FIRST_DELAY_SECONDS: Final = 0.5
+LONGEST_DELAY_SECONDS: Final = 15.0
+"""Maximum delay between two attempts. It doubles from ``_FIRST_DELAY_SECONDS``."""
+
+_MOST_RETRIES: Final = 20
+"""Maximum number of attempts without a call for the pod. They last as long as kube-scheduler waits before a retry."""
 
 
 class Preemptor:
@@ -18,7 +27,7 @@ class Preemptor:
 
     ``calls``: number of preempt calls in progress. ``helped``: true if the scheduler itself evicts pods for it.
     ``excluded``: nodes that are no candidates, each until a time. ``moved`` is set at each call for the pod. ``over``:
-    true if the pod passed the filters.
+    true if the pod passed the filters. ``retry_at``: time of the next attempt if no call comes; ``None`` for none.
     """
 
     def __init__(self, pod: Pod, names: Callable[[], Iterable[str]], now: float) -> None:
@@ -30,7 +39,10 @@ class Preemptor:
         self.over = False
         self.excluded: dict[str, float] = {}
         self.moved = asyncio.Event()
+        self.retry_at: float | None = None
         self.task: asyncio.Task[None] | None = None
+        self._delay = 0.0
+        self._retries = 0
 
     async def is_called(self, seconds: float) -> bool:
         """Wait for the next call for the pod; return false if none comes within ``seconds``."""
@@ -38,8 +50,48 @@ class Preemptor:
             await asyncio.wait_for(self.moved.wait(), seconds)
         return self.moved.is_set()
 
-    def names_without_excluded(self, now: float) -> frozenset[str]:
-        return frozenset(self.names()).difference(name for name, until in self.excluded.items() if until > now)
+    def excluded_now(self, now: float) -> set[str]:
+        return {name for name, until in self.excluded.items() if until > now}
+
+    def retry_later(self, now: float) -> None:
+        """Plan another attempt, although no call for the pod might come: its cause can pass without one."""
+        self._retries += 1
+        self._delay = next_delay(self._delay, _FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
+        self.retry_at = now + self._delay if self._retries <= _MOST_RETRIES else None
+
+
+class PriorityLock:
+    """Lock that goes to the waiting task with the highest priority; among equals, to the one that waits longest."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._number = count()
+
+    @asynccontextmanager
+    async def held(self, priority: int) -> AsyncIterator[None]:
+        if self._is_held:
+            turn = asyncio.get_running_loop().create_future()
+            heappush(self._waiting, (-priority, next(self._number), turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._release()
+                raise
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        while self._waiting:
+            _, _, turn = heappop(self._waiting)
+            if not turn.done():
+                turn.set_result(None)  # the lock stays held: it passes to this task
+                return
+        self._is_held = False
 
 
 def record_victim(events: EventRecorder, pod: Pod, victim: Pod, node: str) -> None:

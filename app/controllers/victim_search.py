@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Final
 
@@ -49,25 +50,45 @@ NONE: Final = FoundVictims()
 
 
 async def find_victims(
-    cluster: Cluster, framework: Framework, pod: Pod, names: Collection[str], stays: Callable[[Pod], str]
+    cluster: Cluster,
+    framework: Framework,
+    pod: Pod,
+    names: Collection[str],
+    stays: Callable[[Pod], str],
+    excluded: Collection[str] = (),
 ) -> FoundVictims:
     """Find the best node of ``names`` and the victims on it, in steps of some milliseconds.
 
     The search begins at a random node, and ends after ``SEARCH_SECONDS``. Return ``NONE`` if a node passes without an
-    eviction. ``stays``: returns why a pod must not be evicted, or an empty string. Raises ``PluginError``.
+    eviction. ``stays``: returns why a pod must not be evicted, or an empty string. ``excluded``: nodes that are no
+    candidates. Raises ``PluginError``.
     """
     with_lower: set[str] = set()
     await run_stepwise(_nodes_of_lower(cluster, pod, with_lower))
-    wanted = with_lower.intersection(names)
+    wanted = with_lower.intersection(names).difference(excluded)
     if not wanted:
         return NONE
     rejected = await decide_prepared(partial(_rejections, cluster, framework, pod, names))
-    rejected = {name: status for name, status in rejected.items() if name in wanted}
-    if not rejected:
-        return NONE
     search = _Search(cluster, framework, pod, stays)
-    await run_stepwise(search.steps(rejected))
+    await run_stepwise(search.steps({name: status for name, status in rejected.items() if name in wanted}))
     return search.best()
+
+
+async def victims_on(
+    cluster: Cluster, framework: Framework, pod: Pod, node: str, names: Collection[str], stays: Callable[[Pod], str]
+) -> FoundVictims:
+    """Find the victims on ``node``, or ``NONE`` if a node of ``names`` passes. Raises ``PluginError``."""
+    rejected = await decide_prepared(partial(_rejections, cluster, framework, pod, names))
+    search = _Search(cluster, framework, pod, stays)
+    await run_stepwise(search.steps({node: rejected[node]} if node in rejected else {}))
+    return search.best()
+
+
+async def has_lower(cluster: Cluster, pod: Pod) -> bool:
+    """Return true if a pod of lower priority runs in the pod's namespace."""
+    names: set[str] = set()
+    await run_stepwise(_nodes_of_lower(cluster, pod, names, most=1))
+    return bool(names)
 
 
 def passes(cluster: Cluster, framework: Framework, pod: Pod, name: str) -> bool:
@@ -75,11 +96,13 @@ def passes(cluster: Cluster, framework: Framework, pod: Pod, name: str) -> bool:
     return name in cluster.nodes and not _rejections(cluster, framework, pod, (name,))
 
 
-def _nodes_of_lower(cluster: Cluster, pod: Pod, names: set[str]) -> Iterator[None]:
-    """Add the nodes that have pods of lower priority in the pod's namespace, in steps."""
+def _nodes_of_lower(cluster: Cluster, pod: Pod, names: set[str], most: float = inf) -> Iterator[None]:
+    """Add the nodes that have pods of lower priority in the pod's namespace, at most ``most``, in steps."""
     for number, other in enumerate(cluster.pods_in(pod.namespace)):
         if other.node_name and other.spec.priority < pod.spec.priority:
             names.add(other.node_name)
+            if len(names) >= most:
+                return
         if not number % _STEP:
             yield
 
@@ -108,7 +131,7 @@ class _Search:
     def steps(self, rejected: Mapping[str, Status]) -> Iterator[None]:
         """Search group by group until the time is over. Raises ``PluginError``."""
         names = [*rejected]
-        start = random.randrange(len(names))  # noqa: S311  # not for a secret
+        start = random.randrange(max(1, len(names)))  # noqa: S311  # not for a secret
         names = [*names[start:], *names[:start]]
         for first in range(0, len(names), _AT_ONCE):
             if self._seconds > SEARCH_SECONDS:

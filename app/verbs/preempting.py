@@ -23,6 +23,9 @@ from app.verbs.preempt import PreemptVerb
 from app.wire.extender_answers import LongBody, encode_filter, encode_filter_nodes, encode_victims
 from app.wire.extender_v1 import NodesRequest, PreemptionArgs, SplitArgs
 
+_SPREAD: Final = b"topology spread constraints"
+"""Part of the reasons of PodTopologySpread. Other refusals are not reported, because no eviction helps."""
+
 
 class PreemptingFilterVerb(FilterVerb):
     """The filter verb. It reports refusals to the ``tracker``."""
@@ -39,7 +42,7 @@ class PreemptingFilterVerb(FilterVerb):
         if self._tracker.planned(cached.pod.uid):
             return None
         answer = super()._cached_refusal(request)
-        if answer is not None:
+        if answer is not None and isinstance(answer.body, bytes) and _SPREAD in answer.body:
             self._tracker.refused(cached.pod, partial(_names, cached.request))
         return answer
 
@@ -49,10 +52,12 @@ class PreemptingFilterVerb(FilterVerb):
             return answer
         if answer.outcome == "feasible":
             self._tracker.passed(args.pod)
-        if answer.outcome != "no_fit" or not isinstance(answer.body, bytes):
+        if answer.outcome != "no_fit":
             return answer
-        names, body = args.names, answer.body
-        self._tracker.refused(args.pod, (lambda: names) if names is not None else partial(_rejected, body))
+        names, body = args.names, answer.body if isinstance(answer.body, bytes) else b"".join(answer.body.chunks())
+        if _SPREAD in body:
+            every = tuple(_rejected(body)) if names is None else names
+            self._tracker.refused(args.pod, lambda: every)
         planned = self._tracker.planned(args.pod.uid)
         return Answer(_with_failed(body, planned, whole=names is None), "no_fit") if planned else answer
 

@@ -6,6 +6,7 @@ made and did not clear.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -21,8 +22,8 @@ from app.writes.answers import as_requested
 
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
-_ATTEMPTS: Final = 3
-"""Number of attempts to clear a nomination, if the pod is written meanwhile."""
+_ATTEMPTS: Final = 5
+"""Number of attempts to write a nomination or to clear it, if the pod is written meanwhile."""
 
 Outcome = Literal["evicted", "gone", "changed", "refused", "unclear"]
 """Outcome of an Eviction.
@@ -96,8 +97,29 @@ class Evictor:
         return newest
 
     async def nominate(self, pod: Pod, node_name: str) -> str:
-        """Nominate the pod to the node. Return why that failed, or an empty string."""
-        return await self._patch(pod, {"metadata": {"uid": pod.uid}}, node_name, node_name)
+        """Nominate the pod to the node, unless it has a nomination. Return why that failed, or an empty string."""
+        problem = ""
+        for _ in range(_ATTEMPTS):
+            try:
+                newest = await self.read(pod)
+            except OSError as unreadable:
+                return str(unreadable)
+            if newest is None or newest.node_name or newest.terminating:
+                return "the pod does not wait any more"
+            if newest.nominated_node_name:
+                is_ours = newest.annotations.get(PREEMPTING) == newest.nominated_node_name == node_name
+                return "" if is_ours else "the pod has another nomination"
+            if not (problem := await self._patch(newest, node_name, node_name)):
+                return await self._confirmed(pod, node_name)
+        return problem
+
+    async def _confirmed(self, pod: Pod, node_name: str) -> str:
+        """Read the nominated pod into the snapshot. Return why it is not nominated, or an empty string."""
+        try:
+            newest = await self.read(pod)
+        except OSError as unreadable:
+            return str(unreadable)
+        return "" if newest is not None and newest.nominated_node_name == node_name else "the nomination was changed"
 
     async def clear(self, pod: Pod, node_name: str) -> None:
         """Remove what ``nominate`` wrote. A nomination to another node stays. Raises ``OSError``.
@@ -110,25 +132,24 @@ class Evictor:
             if newest is None or newest.node_name or newest.annotations.get(PREEMPTING) != node_name:
                 return
             nominated = newest.nominated_node_name
-            version = {"uid": pod.uid, "resourceVersion": newest.resource_version}
-            if not (
-                problem := await self._patch(
-                    newest, {"metadata": version}, "" if nominated == node_name else nominated, None
-                )
-            ):
+            if not (problem := await self._patch(newest, "" if nominated == node_name else nominated, None)):
                 await self.read(pod)
                 return
         raise OSError(problem)
 
-    async def _patch(self, pod: Pod, body: dict[str, Any], node_name: str, mark: str | None) -> str:
-        body["metadata"]["annotations"] = {PREEMPTING: mark}
-        body["status"] = {"nominatedNodeName": node_name}
+    async def _patch(self, pod: Pod, node_name: str, mark: str | None) -> str:
+        """Write the nomination and the annotation, if the pod is unchanged. Return why that failed, or ""."""
+        metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": {PREEMPTING: mark}}
+        body = {"metadata": metadata, "status": {"nominatedNodeName": node_name}}
         if problem := self._may_write():
             return problem
         try:
             await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status", timeout=self._seconds)
-        except (ApiError, ApiUnavailable, UnknownOutcome) as cause:
-            return str(cause)
+        except (ApiError, ApiUnavailable) as refused:
+            return str(refused)
+        except UnknownOutcome as unclear:
+            await asyncio.sleep(self._seconds)  # until then, the request can still take effect
+            return str(unclear)
         return ""
 
     def _check(self) -> None:

@@ -19,7 +19,7 @@ from app.memory.expected_binds import ExpectedBinds
 from app.telemetry.metrics import Metrics
 from app.verbs.context import VerbContext
 from app.writes.evictions import Eviction, Evictor
-from tests.api.virtual import now, settle, virtual_time
+from tests.api.virtual import now, virtual_time
 from tests.builders import constraint, node_object, pod_object
 from tests.harness import World as Judges
 from tests.unit.app.verbs.bench import WEB
@@ -42,7 +42,7 @@ class World:
     It is the API server too: ``writes`` is what it was sent, and ``refuses`` has the writes that it refuses.
     """
 
-    seconds = 3.0
+    seconds = 0.1
 
     def __init__(self, *victims: str) -> None:
         nodes = [
@@ -57,6 +57,7 @@ class World:
         self.writes: list[str] = []
         self.refuses: set[str] = set()
         self.problem = ""
+        self.is_sample = False
         self.events = Recorder()
         due = ExpectedBinds(self.judges.clock, wait_seconds=0, observe=lambda _: None)
         profiles = {"default-scheduler": self.judges.framework}
@@ -67,16 +68,18 @@ class World:
             cast("Evictor", self),
             self._catch_up,
             lambda pod: "it has a hard home" if pod.name.startswith("db") else "",
+            lambda _names: self.is_sample,
             now,
             self.metrics,
             cast("EventRecorder", self.events),
+            lambda _uid: None,
             per_second=5,
         )
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
         running = asyncio.ensure_future(self.controller.run())
-        await settle()
+        await asyncio.sleep(0.2)
         yield
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -89,7 +92,7 @@ class World:
 
     def refuse(self, names: Sequence[str] = NAMES) -> None:
         """What filter reports after it has rejected all nodes."""
-        self.controller.refused(self.high, lambda: names)
+        self.controller.preemptors.refused(self.high, lambda: names)
 
     def bind(self, node: str) -> None:
         self.cluster.upsert_pod(replace(self.high, node_name=node))
@@ -134,12 +137,12 @@ async def test_the_steps_of_a_plan() -> None:
     async with world.leading():
         world.refuse()
         await asyncio.sleep(0.05)
-        planned = world.controller.planned(world.high.uid)
+        planned = world.controller.preemptors.planned(world.high.uid)
         world.bind("a1")
         await asyncio.sleep(0.2)
 
     assert ["catch up", "try one-a1", "nominate a1", "evict one-a1"] == world.writes
-    assert ("a1", "", {"bound": 1}) == (planned, world.controller.planned(world.high.uid), world.results())
+    assert ("a1", "", {"bound": 1}) == (planned, world.controller.preemptors.planned(world.high.uid), world.results())
     assert ["Preempted", "Preempting"] == world.events.reasons
 
 
@@ -158,10 +161,10 @@ async def test_no_plan_begins_while_the_scheduler_preempts() -> None:
     world = World("one-a1")
     async with world.leading():
         world.refuse()
-        world.controller.preempt_begins(world.high)
+        world.controller.preemptors.preempt_begins(world.high)
         await asyncio.sleep(1)
         during = list(world.writes)
-        world.controller.preempt_ends(world.high, helped=True)
+        world.controller.preemptors.preempt_ends(world.high, helped=True)
         await asyncio.sleep(1)
 
     assert ([], []) == (during, world.writes)
@@ -172,9 +175,9 @@ async def test_a_plan_begins_once_preempt_was_answered_with_no_node() -> None:
     world = World("one-a1")
     async with world.leading():
         world.refuse()
-        world.controller.preempt_begins(world.high)
+        world.controller.preemptors.preempt_begins(world.high)
         await asyncio.sleep(0.1)
-        world.controller.preempt_ends(world.high, helped=False)
+        world.controller.preemptors.preempt_ends(world.high, helped=False)
         await asyncio.sleep(0.1)
 
     assert "evict one-a1" in world.writes
@@ -235,10 +238,14 @@ async def test_a_plan_ends_after_ten_seconds() -> None:
     async with world.leading():
         world.refuse()
         await asyncio.sleep(PLAN_SECONDS - 1)
-        planned = world.controller.planned(world.high.uid)
+        planned = world.controller.preemptors.planned(world.high.uid)
         await asyncio.sleep(2)
 
-    assert ("a1", "", {"timed_out": 1}) == (planned, world.controller.planned(world.high.uid), world.results())
+    assert ("a1", "", {"timed_out": 1}) == (
+        planned,
+        world.controller.preemptors.planned(world.high.uid),
+        world.results(),
+    )
     assert "clear a1" in world.writes
 
 
@@ -284,7 +291,7 @@ async def test_a_new_leader_waits_for_the_bind_if_the_victims_are_evicted() -> N
     world.cluster.upsert_pod(replace(world.high, annotations={PREEMPTING: "a1"}).nominated("a1"))
     async with world.leading():
         await asyncio.sleep(1)
-        planned = world.controller.planned(world.high.uid)
+        planned = world.controller.preemptors.planned(world.high.uid)
         world.bind("a1")
         await asyncio.sleep(1)
 
@@ -308,7 +315,100 @@ async def test_plans_begin_at_most_so_often() -> None:
             world.judges.add({**pod, "spec": {**pod["spec"], "topologySpreadConstraints": [constraint(app="web")]}})
             known = world.cluster.pod("default", f"high-{number}")
             assert known is not None
-            world.controller.refused(known, names)
+            world.controller.preemptors.refused(known, names)
         await asyncio.sleep(2)
 
     assert 5 <= len({round(it, 3) for it in begins}) <= 11
+
+
+@virtual_time
+async def test_no_plan_begins_if_a_node_outside_the_sample_passes() -> None:
+    world = World("one-a1")
+    world.is_sample = True
+    world.judges.add(node_object("b2", zone="b"))
+    async with world.leading():
+        world.refuse()
+        await asyncio.sleep(1)
+
+    assert [] == world.writes
+
+
+@virtual_time
+async def test_no_plan_begins_once_the_pod_has_passed() -> None:
+    world = World("one-a1")
+    async with world.leading():
+        world.refuse()
+        world.controller.preemptors.passed(world.high)
+        await asyncio.sleep(30)
+
+    assert [] == world.writes
+
+
+@virtual_time
+async def test_a_fault_that_passes_delays_the_plan() -> None:
+    world = World("one-a1")
+    world.refuses = {"nominate a1"}
+    async with world.leading():
+        world.refuse()
+        await asyncio.sleep(5)
+        world.refuses = set()
+        await asyncio.sleep(60)
+
+    assert "evict one-a1" in world.writes
+
+
+@virtual_time
+async def test_the_pod_of_the_highest_priority_comes_first_and_others_do_not_delay_it() -> None:
+    world = World("one-a1")
+    async with world.leading():
+        for number in range(300):
+            low = pod_object(f"low-{number}", labels=WEB, priority=0, spread=[constraint(app="web")])
+            world.judges.add(low)
+            known = world.cluster.pod("default", f"low-{number}")
+            assert known is not None
+            world.controller.preemptors.refused(known, lambda: NAMES)
+        world.refuse()
+        await asyncio.sleep(1)
+
+    assert "evict one-a1" in world.writes
+
+
+@virtual_time
+async def test_a_search_without_result_is_repeated_less_and_less_often() -> None:
+    world = World("db-a1")
+    searches: list[float] = []
+
+    def names() -> list[str]:
+        searches.append(now())
+        return ["a1"]
+
+    async with world.leading():
+        for _ in range(600):
+            world.controller.preemptors.refused(world.high, names)
+            await asyncio.sleep(0.1)
+
+    assert len(searches) <= 10
+
+
+@virtual_time
+async def test_a_second_term_begins_anew() -> None:
+    world = World("one-a1")
+    async with world.leading():
+        world.refuse()
+    async with world.leading():
+        world.refuse()
+        await asyncio.sleep(0.1)
+
+    assert "evict one-a1" in world.writes
+
+
+@virtual_time
+async def test_refused_dry_runs_are_not_repeated_without_end() -> None:
+    world = World("one-a1", "two-a2")
+    world.refuses = {"try one-a1", "try two-a2"}
+    async with world.leading():
+        world.judges.add(pod_object("high", labels=WEB, priority=10, spread=[constraint(app="web", skew=2)]))
+        world.refuse()
+        await asyncio.sleep(120)
+
+    assert len(world.writes) <= 60

@@ -68,11 +68,11 @@ async def test_what_an_answer_means(answer: httpx.Response, outcome: str) -> Non
 
 
 async def test_nothing_is_sent_without_leadership() -> None:
-    server = Server(problem="another replica leads")
+    server = Server(*[waiting("", "") for _ in range(5)], problem="another replica leads")
 
     assert Eviction("refused", "another replica leads") == await server.evictor.evict(VICTIM)
-    assert "another replica leads" == await server.evictor.nominate(VICTIM, "a1")
-    assert [] == server.requests
+    assert "another replica leads" == await server.evictor.nominate(make_pod("low"), "a1")
+    assert {"GET"} == {method for method, _, _ in server.requests}
 
 
 async def test_a_pod_that_is_gone_leaves_the_snapshot() -> None:
@@ -104,3 +104,20 @@ async def test_only_our_nomination_is_cleared(pod: httpx.Response, left: str | N
     patches = [body for method, _, body in server.requests if method == "PATCH"]
     assert ([] if left is None else [left]) == [it["status"]["nominatedNodeName"] for it in patches]
     assert all(it["metadata"]["annotations"] == {PREEMPTING: None} for it in patches)
+
+
+async def test_a_nomination_is_written_to_the_newest_version_of_the_pod() -> None:
+    server = Server(waiting("", ""), status(409), waiting("", ""), httpx.Response(200, json={}), waiting("a1", "a1"))
+
+    assert "" == await server.evictor.nominate(make_pod("low"), "a1")
+
+    patches = [body for method, _, body in server.requests if method == "PATCH"]
+    assert [{"nominatedNodeName": "a1"}] * 2 == [it["status"] for it in patches]
+    assert [{PREEMPTING: "a1"}] * 2 == [it["metadata"]["annotations"] for it in patches]
+
+
+async def test_another_nomination_is_not_overwritten() -> None:
+    server = Server(waiting("a2", ""))
+
+    assert "the pod has another nomination" == await server.evictor.nominate(make_pod("low"), "a1")
+    assert ["GET"] == [method for method, _, _ in server.requests]

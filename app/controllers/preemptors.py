@@ -1,0 +1,111 @@
+"""Table of the refused pods for which Homeport can evict others, each with its task and its plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from app.controllers.preemptor import Preemptor
+from app.framework.handle import Clock
+from app.kube.core_v1 import Pod
+from app.runtime.guard import PluginError
+
+MOST_CASES: Final = 256
+"""Maximum number of pods that are handled at once, those of the highest priority. Others wait for the scheduler."""
+
+Handle = Callable[[Preemptor], Awaitable[None]]
+
+
+class Preemptors:
+    """Implementation of ``PreemptionTracker``. ``handle`` handles a refused pod until it needs no eviction any more.
+
+    ``plans``: nodes of the plans in hand, by the UID of the pod. ``runs``: false if refused pods are ignored, because
+    this process does not lead.
+    """
+
+    def __init__(self, handle: Handle, clock: Clock) -> None:
+        self._handle = handle
+        self._clock = clock
+        self._cases: dict[str, Preemptor] = {}
+        self.plans: dict[str, str] = {}
+        self.runs = False
+
+    def planned(self, uid: str) -> str:
+        return self.plans.get(uid, "")
+
+    def refused(self, pod: Pod, names: Callable[[], Iterable[str]]) -> None:
+        case = self._cases.get(pod.uid)
+        if case is None:
+            if not (self.runs and pod.uid) or pod.disruption.never_preempts or not self._has_room(pod):
+                return
+            case = self.begin(pod, names, self._handle)
+        case.names, case.refused_at, case.helped, case.over = names, self._clock(), False, False
+        case.moved.set()
+
+    def passed(self, pod: Pod) -> None:
+        case = self._cases.get(pod.uid)
+        if case is not None:
+            case.over = True
+            case.moved.set()
+
+    def preempt_begins(self, pod: Pod) -> None:
+        case = self._cases.get(pod.uid)
+        if case is not None:
+            case.calls += 1
+
+    def preempt_ends(self, pod: Pod, helped: bool) -> None:
+        case = self._cases.get(pod.uid)
+        if case is not None:
+            case.calls = max(0, case.calls - 1)
+            case.helped = case.helped or helped
+            case.refused_at = self._clock()
+            case.moved.set()
+
+    def _has_room(self, pod: Pod) -> bool:
+        """Return true if the pod can be handled. It takes the place of a pod of lower priority if there are many."""
+        if len(self._cases) < MOST_CASES:
+            return True
+        lowest = min(
+            (it for it in self._cases.values() if it.pod.uid not in self.plans),
+            key=lambda it: it.pod.spec.priority,
+            default=None,
+        )
+        if lowest is None or lowest.pod.spec.priority >= pod.spec.priority:
+            return False
+        self._end(lowest)
+        return True
+
+    def begin(self, pod: Pod, names: Callable[[], Iterable[str]], handle: Handle) -> Preemptor:
+        """Handle a pod in a task, instead of an earlier task for it."""
+        earlier = self._cases.get(pod.uid)
+        if earlier is not None:
+            self._end(earlier)
+        case = self._cases[pod.uid] = Preemptor(pod, names, self._clock())
+
+        async def run() -> None:
+            try:
+                await handle(case)
+            except PluginError:
+                pass  # the plugins' guard has logged the fault, and the answer to filter reports it
+            finally:
+                if self._cases.get(pod.uid) is case:
+                    del self._cases[pod.uid]
+
+        case.task = asyncio.create_task(run())
+        return case
+
+    def _end(self, case: Preemptor) -> None:
+        self._cases.pop(case.pod.uid, None)
+        if case.task is not None:
+            case.task.cancel()
+
+    async def end_all(self) -> None:
+        """Ignore refused pods from now on, cancel all tasks, and return once they have ended."""
+        self.runs = False
+        tasks = [case.task for case in self._cases.values() if case.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._cases.clear()
+        self.plans.clear()
