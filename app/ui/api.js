@@ -5,6 +5,7 @@ const inlined = document.getElementById("data");
 const saved = inlined === null ? null : JSON.parse(inlined.textContent);
 
 export const isReport = saved !== null;
+export const reportTime = saved?.madeAt;
 let fileTime = null;
 
 /** An answer that is not a success. `message`: text for people. */
@@ -50,10 +51,6 @@ export async function read(where) {
 function fromReport(where) {
   if (!(where in saved.answers)) throw new Refused("This answer is not in the report. A running Homeport has it.");
   return { json: saved.answers[where], etag: "report", at: Date.parse(saved.madeAt), health: null };
-}
-
-export function reportTime() {
-  return saved.madeAt;
 }
 
 /** Note when the file of a saved cluster was changed last, in RFC 3339. Without a file: null. */

@@ -103,8 +103,8 @@ function linksTo(href) {
 
 async function tell() {
   if (isReport) {
-    const file = dataDate() === utc(reportTime()) ? "" : `, saved cluster of ${dataDate()}`;
-    fresh.replaceChildren(`Report of ${utc(reportTime())}${file}`);
+    const file = dataDate() === utc(reportTime) ? "" : `, saved cluster of ${dataDate()}`;
+    fresh.replaceChildren(`Report of ${utc(reportTime)}${file}`);
     return;
   }
   const failed = (error) => ({ age: 0, problem: error.message });

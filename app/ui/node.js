@@ -40,19 +40,13 @@ export async function node([name]) {
 
 function nodeResources(json) {
   const rows = json.resources.map((it) => [it.name, it.requested, it.allocatable]);
-  return section(
-    "Resources",
-    tableOr("Homeport does not read requests here (explain: profile).", "What its pods request", ["Resource", "Requested#", "Of#"], rows),
-  );
+  const unread = "Homeport does not read requests here (explain: profile).";
+  return section("Resources", tableOr(unread, "What its pods request", ["Resource", "Requested#", "Of#"], rows));
 }
 
 function homesOf(living) {
-  const rows = living.map((it) => [
-    `${it.owner.kind} ${it.owner.namespace}/${it.owner.name}`,
-    stateOf(it),
-    it.machine.replaceAll("_", " "),
-    it.policy,
-  ]);
+  const nameOfOwner = ({ kind, namespace, name }) => `${kind} ${namespace}/${name}`;
+  const rows = living.map((it) => [nameOfOwner(it.owner), stateOf(it), it.machine.replaceAll("_", " "), it.policy]);
   return rows.length > 0 && section("Homes on this node", table("Homes on this node", ["Owner", "State", "Its pod is", "Policy"], rows));
 }
 

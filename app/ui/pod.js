@@ -76,7 +76,7 @@ function uncordon({ home, homeTaints = [], groups }) {
   const refusals = home === null ? [] : refusalsAt(home.node, groups);
   const others = refusals.filter((it) => !["NodeUnschedulable", "TaintToleration", "PodTopologySpread"].includes(it.plugin));
   const why = [
-    homeTaints.length > 0 && `it also has the ${homeTaints.length === 1 ? "taint" : "taints"} ${homeTaints.join(", ")}`,
+    homeTaints.length > 0 && `the pod does not tolerate ${homeTaints.map((it) => `the taint ${it}`).join(", ")}`,
     others.length > 0 && `${others.map((it) => it.plugin).join(", ")} also refuses the pod there`,
   ].filter(Boolean);
   const isStuck = why.length > 0 && refusals.some((it) => it.plugin === "NodeUnschedulable");
@@ -100,7 +100,7 @@ function homeOf({ home, groups }) {
     ["node", home.node ? link(["node", home.node], home.node) : "none yet"],
     ["state", home.cause || home.state.replaceAll("_", " ")],
     ["policy", `${home.policy}: ${home.effect}${until}`],
-    refusals.length > 0 && ["also there", refusals.join("; ")],
+    refusals.length > 0 && ["other reasons", refusals.join("; ")],
   ].filter(Boolean);
   return section(
     "Its home",
@@ -156,7 +156,7 @@ function numbers(title, { columns, rows }) {
     row.map((cell, column) => {
       if (column === allowed) return cell ? badge("good", "takes the pod") : badge("bad", "refuses the pod");
       return column === at
-        ? h("span", { class: "counted" }, bar(cell, most, allowed >= 0 && !row[allowed] ? "bad" : ""), String(cell))
+        ? h("span", { class: "counted" }, bar(cell, most), String(cell))
         : String(cell);
     }),
   );

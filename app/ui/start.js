@@ -49,10 +49,10 @@ function waiting(pending) {
     why(it),
   ]);
   const more = pending.total - pending.items.length;
-  const date = dataDate() && `, measured at ${dataDate()}`;
+  const caption = `Longest wait at the top${dataDate() && `. Waits end at the date of the data, ${dataDate()}`}`;
   return section(
     "Pods that wait for a node",
-    tableOr("No pod waits.", `The pod that waits longest is at the top${date}`, ["Pod", "Waits", "Nodes that fit", "Why it waits"], rows),
+    tableOr("No pod waits.", caption, ["Pod", "Waits", "Nodes that fit", "Why it waits"], rows),
     more > 0 && h("p", null, `${counted(more, "more pod")} not shown.`),
   );
 }
@@ -67,7 +67,7 @@ function why(it) {
   const refusal = it.reasons.length > 0 && `${it.plugin ? `${it.plugin}: ` : ""}${it.reasons.join(", ")}`;
   if (it.judged && it.feasible > 0)
     return [
-      `A node fits, but ${it.schedulerName} has not placed it yet. Next: look at its events with kubectl describe pod.`,
+      `A node fits, but ${it.schedulerName} has not placed it yet. Next: see its events.`,
       refusal && h("div", { class: "hint" }, `Other nodes: ${refusal}`),
     ];
   const judged = it.notJudged.length > 0 ? ", as far as judged here" : "";
@@ -91,7 +91,7 @@ function uneven(skews) {
 
 /** Return domains with their numbers of pods as text. */
 export function podsBy(domains) {
-  return domains.map(([name, pods]) => `${name || "no zone"} ${pods}`).join(", ");
+  return domains.map(([name, pods]) => `${name || "no zone"}\u00a0${pods}`).join(", ");
 }
 
 function away(homes) {
@@ -103,10 +103,9 @@ function away(homes) {
     badge(it.orphaned ? "bad" : "warn", stateOf(it)),
     it.policy,
   ]);
-  const columns = ["Owner", "Kind", "Home", "State", "Policy"];
   return section(
     "Homes that are away or gone",
-    tableOr("Every home is usable.", "Homes whose node accepts no pods, or no longer exists", columns, rows),
+    tableOr("Every home is usable.", "Homes whose node takes no pods or is gone", ["Owner", "Kind", "Home", "State", "Policy"], rows),
     more > 0 && h("p", null, `${counted(more, "home")} more are not shown here.`),
   );
 }

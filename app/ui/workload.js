@@ -55,16 +55,18 @@ function constraint(it, nodes) {
       badge(it.above ? (hard ? "bad" : "warn") : "good", `skew ${it.skew}, allowed ${it.maxSkew}`),
       ` ${hard ? "The rule" : "The wish"}: the fullest ${unit} has at most ${counted(it.maxSkew, "pod")} more than the emptiest. `,
       `Now the fullest has ${it.minimum + it.skew}, and the emptiest counts as ${it.minimum}. `,
-      hard && it.above && "DoNotSchedule only stops new pods; running pods stay where they are. ",
+      hard && it.above && "DoNotSchedule only stops new pods; running pods stay where they are.",
+    ),
+    h("p", null,
       next.length > 0
-        ? `By this rule alone, the next pod ${hard ? "can go to" : "prefers"} ${some(next)}.`
+        ? `By this ${hard ? "rule" : "wish"} alone, the next pod ${hard ? "can go to" : "prefers"} ${some(next)}.`
         : domains.some((domain) => domain.takes)
           ? `Each ${unit} that this rule leaves to the next pod is cordoned, not ready or tainted.`
           : `No ${unit} takes the next pod.`,
     ),
     table(
       `Pods by ${it.topologyKey} (${it.whenUnsatisfiable})`,
-      ["Domain", ...(hasNodes ? ["Nodes#"] : []), "Pods", "One more pod, by this rule"],
+      ["Domain", ...(hasNodes ? ["Nodes#"] : []), "Pods", "One more pod"],
       rows,
     ),
     it.domainCount > it.domains.length && h("p", null, `${it.domainCount - it.domains.length} more domains are not shown.`),

@@ -7,10 +7,11 @@ import { NODES, podsBy } from "./start.js";
 const VARIANTS = [
   ["tainted", "nodes unreachable", "An outage: the nodes still exist but are tainted. The zone still counts for spread."],
   ["gone", "nodes deleted", "The nodes no longer exist. The zone no longer counts for spread."],
-  ["full", "no room there", "The nodes stay, but all their pods must start elsewhere. The zone still counts for spread."],
+  ["full", "nodes full", "The nodes stay but have no room: all their pods must start elsewhere. The zone still counts for spread."],
 ];
 
 const LIMITS = "Pods that wait already are not counted. Nothing is changed in the cluster.";
+const UNTIL = "No new pod is made until the node is deleted or gets the out-of-service taint.";
 
 export async function zones([key]) {
   return page(`Lose a ${key}`, await read(path(["lose"], { key })), (json) => [
@@ -37,7 +38,7 @@ export async function zone([key, value]) {
     json.domains.flatMap((it) => [
       h("h1", null, "What if ", h("span", { class: "name" }, value), " is lost?"),
       h("p", null,
-        "Choose: ",
+        "Choose a zone: ",
         names.map((name) => [name === value ? h("b", null, name) : link(["zone", key, name], name), " · "]),
         link(["zones", key], "compare all zones"),
       ),
@@ -59,16 +60,24 @@ function answer(value, it) {
   if (of === null) return null;
   const waits = of.waiting + of.notEnded + of.notReached;
   const forever = it.workloads.filter((one) => one.tainted?.notRecreated > 0).map(nameOf).concat(it.moreWorkloads > 0 ? "…" : []);
-  const stuck = it.workloads.filter((one) => one.tainted?.waiting > 0);
-  const line = (one) => h("li", null, linkTo(one), `: ${one.tainted.waiting} would wait. `, cure(one.tainted));
+  const stuck = it.workloads.filter((one) => one.tainted?.waiting + one.tainted?.notEnded > 0);
   return [
     h("p", { class: "verdict" },
       badge(waits + of.notRecreated > 0 ? "bad" : "good", `If ${value} becomes unreachable`),
-      `: of ${counted(of.lost, "pod")} that are hit${evicted(of)}, ${of.placed} would be placed elsewhere, ${waits} would wait, `,
+      `: of ${counted(of.lost, "pod")} hit${evicted(of)}, ${of.placed} would be placed elsewhere, ${waits} would wait, `,
       `and ${of.notRecreated} would be lost for good${forever.length > 0 ? `: ${some(forever, 3)}` : ""}.`,
     ),
     stuck.length > 0 && h("ul", null, stuck.slice(0, 5).map(line)),
   ];
+}
+
+function line(of) {
+  const { waiting, notEnded } = of.tainted;
+  return h("li", null,
+    linkTo(of),
+    waiting > 0 && [`: ${waiting} would wait. `, cure(of.tainted)],
+    notEnded > 0 && `: ${notEnded} would stay Terminating. ${UNTIL}`,
+  );
 }
 
 function evicted(of) {
@@ -86,7 +95,7 @@ function linkTo(of) {
 function cure({ change, changesTried }) {
   if (change === null) return `${changesTried ? "No change of one field that was tried helps. " : ""}Its page explains its pods.`;
   const field = change.field.split(/(?<=\.)/).flatMap((part) => [part, h("wbr")]);
-  return ["With ", h("code", null, field, `: ${change.value}`), `, ${change.waiting} would wait.`];
+  return ["Would help: ", h("code", null, field, `: ${change.value}`), `; then ${change.waiting} would wait.`];
 }
 
 function explained() {
@@ -95,16 +104,13 @@ function explained() {
 
 function outcome(of) {
   if (of === null) return badge("plain", "not computed");
-  const more = of.notEnded > 0 ? ` and ${of.notEnded} Terminating` : "";
+  const more = of.notEnded > 0 ? ` (+${of.notEnded} Terminating)` : "";
   if (of.notReached > 0) return badge("plain", `${of.waiting}${more}, and ${of.notReached} not computed`);
   return badge(of.waiting + of.notEnded > 0 ? "bad" : "good", `${of.waiting}${more}`);
 }
 
 function summary(it) {
-  const rows = VARIANTS.map(([variant, name]) => [
-    name,
-    ...(it[variant] === null ? ["–", "–", "–", "–"] : numbersOf(it[variant])),
-  ]);
+  const rows = VARIANTS.map(([variant, name]) => [name, ...numbersOf(it[variant])]);
   return section(
     "All pods",
     h("p", { class: "hint" }, "Lost for good: no controller makes the pod again on another node."),
@@ -113,7 +119,7 @@ function summary(it) {
 }
 
 function numbersOf(of) {
-  return [String(of.lost), String(of.placed), outcome(of), forGood(of.notRecreated)];
+  return of === null ? ["–", "–", "–", "–"] : [String(of.lost), String(of.placed), outcome(of), forGood(of.notRecreated)];
 }
 
 function forGood(number) {
@@ -124,22 +130,18 @@ function workloads(it) {
   const rows = it.workloads.map((of) => [
     linkTo(of),
     h("div", null, String(of.running), h("div", { class: "hint" }, where(of))),
-    ...VARIANTS.map(([variant]) =>
-      of[variant] === null
-        ? "–"
-        : h("div", null,
-            `${of[variant].lost} hit${evicted(of[variant])}, ${of[variant].placed} placed elsewhere, `,
-            outcome(of[variant]),
-            " wait",
-            of[variant].notRecreated > 0 && [", ", forGood(of[variant].notRecreated), " lost for good"],
-            change(of[variant]),
-          ),
-    ),
+    ...VARIANTS.map(([variant]) => story(of[variant])),
   ]);
   return section(
     "Each workload",
-    table("Workloads with pods in the zone", ["Workload", "Running in", ...VARIANTS.map(([, name]) => `If ${name}`)], rows),
+    table("Workloads with pods in the zone", ["Workload", "Running now", ...VARIANTS.map(([, name]) => `If ${name}`)], rows),
   );
+}
+
+function story(of) {
+  if (of === null) return "–";
+  const gone = of.notRecreated > 0 && [", ", forGood(of.notRecreated), " lost for good"];
+  return h("div", null, `${of.lost} hit${evicted(of)}, ${of.placed} placed elsewhere, waiting: `, outcome(of), gone, change(of));
 }
 
 function where({ running, runningIn = {} }) {
@@ -150,7 +152,7 @@ function where({ running, runningIn = {} }) {
 
 function change(of) {
   if (of.waiting === 0)
-    return of.notEnded > 0 && h("p", { class: "hint" }, "No new pod is made until the node is deleted or gets the out-of-service taint.");
+    return of.notEnded > 0 && h("p", { class: "hint" }, UNTIL);
   const why = of.reasons.map((it) => `${it.plugin}: ${it.reasons.join(", ")}`).join("; ");
   return [h("p", { class: "hint" }, why), h("p", null, cure(of))];
 }
