@@ -49,7 +49,7 @@ function waiting(pending) {
     why(it),
   ]);
   const more = pending.total - pending.items.length;
-  const caption = `Longest wait at the top${dataDate() && `. Waits end at the date of the data, ${dataDate()}`}`;
+  const caption = `Longest wait at the top${dataDate() && `. Waits are measured at ${dataDate()}, the date of the data`}`;
   return section(
     "Pods that wait for a node",
     tableOr("No pod waits.", caption, ["Pod", "Waits", "Nodes that fit", "Why it waits"], rows),
@@ -67,7 +67,7 @@ function why(it) {
   const refusal = it.reasons.length > 0 && `${it.plugin ? `${it.plugin}: ` : ""}${it.reasons.join(", ")}`;
   if (it.judged && it.feasible > 0)
     return [
-      `A node fits, but ${it.schedulerName} has not placed it yet. Next: see its events.`,
+      `Fits, but ${it.schedulerName} has not placed it yet. Next: see its events.`,
       refusal && h("div", { class: "hint" }, `Other nodes: ${refusal}`),
     ];
   const judged = it.notJudged.length > 0 ? ", as far as judged here" : "";

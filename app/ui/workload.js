@@ -37,7 +37,8 @@ function isHard(it) {
 }
 
 function constraint(it, nodes) {
-  const most = Math.max(1, ...it.domains.map((domain) => domain.pods));
+  const pods = it.domains.map((domain) => domain.pods);
+  const [most, least] = [Math.max(1, ...pods), Math.min(...pods)];
   const hard = isHard(it);
   const hasNodes = it.domains.some((domain) => domain.nodes !== 1);
   const unit = { [nodes.zoneKey]: "zone", [HOST]: "node" }[it.topologyKey] ?? "domain";
@@ -54,7 +55,7 @@ function constraint(it, nodes) {
     h("p", null,
       badge(it.above ? (hard ? "bad" : "warn") : "good", `skew ${it.skew}, allowed ${it.maxSkew}`),
       ` ${hard ? "The rule" : "The wish"}: the fullest ${unit} has at most ${counted(it.maxSkew, "pod")} more than the emptiest. `,
-      `Now the fullest has ${it.minimum + it.skew}, and the emptiest counts as ${it.minimum}. `,
+      `Now the fullest has ${it.minimum + it.skew}, and the emptiest ${least === it.minimum ? "" : "counts as "}${it.minimum}. `,
       hard && it.above && "DoNotSchedule only stops new pods; running pods stay where they are.",
     ),
     h("p", null,

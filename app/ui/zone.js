@@ -129,7 +129,7 @@ function forGood(number) {
 function workloads(it) {
   const rows = it.workloads.map((of) => [
     linkTo(of),
-    h("div", null, String(of.running), h("div", { class: "hint" }, where(of))),
+    h("div", null, String(of.running), where(of)),
     ...VARIANTS.map(([variant]) => story(of[variant])),
   ]);
   return section(
@@ -146,8 +146,9 @@ function story(of) {
 
 function where({ running, runningIn = {} }) {
   const domains = Object.entries(runningIn);
-  const isPart = domains.reduce((sum, [, pods]) => sum + pods, 0) < running;
-  return podsBy(domains) + (isPart ? ", …" : "");
+  const left = running - domains.reduce((sum, [, pods]) => sum + pods, 0);
+  const rows = left > 0 && domains.length > 0 ? [...domains, ["elsewhere", left]] : domains;
+  return rows.map((it) => h("div", { class: "hint short" }, podsBy([it])));
 }
 
 function change(of) {
