@@ -774,6 +774,7 @@ class HomeportService:
         return ProcessStatus(
             version=self._version,
             problem=self.problem(),
+            saved_at=self._explain.saved_at,
             feeds=feeds,
             leader=LeaderStatus.of(self._leadership),
             permissions=PermissionsStatus.of(self._permissions) if self._permissions else None,

@@ -15,7 +15,7 @@ from app.analysis.judging import Judgement
 from app.cache.cluster import Cluster
 from app.framework.status import SUCCESS, Status
 from app.kube.core_v1 import Pod
-from app.kube.taints import NO_EXECUTE, Tolerance
+from app.kube.taints import NO_EXECUTE, UNSCHEDULABLE, Tolerance
 
 GONE: Final = "the node is not in the snapshot; Kubernetes deletes the pods of a node that does not exist"
 UNREADABLE: Final = "the node cannot be decoded, so nothing was judged"
@@ -57,11 +57,18 @@ def verdicts_on(node: str, judgement: Judgement) -> Mapping[str, Status]:
     return {plugin: rejected.get(plugin, SUCCESS) for plugin in judgement.plugins}
 
 
+def lasting_taints(pod: Pod, node: str, cluster: Cluster) -> list[str]:
+    """Return the taints of a node that keep the pod out, in kubectl's notation, except the taint of a cordon."""
+    info, tolerance = cluster.nodes.get(node), Tolerance(pod.spec.tolerations)
+    taints = () if info is None else info.node.taints
+    return [it.text for it in taints if it.keeps_out and it.key != UNSCHEDULABLE.key and not tolerance.tolerates(it)]
+
+
 def _evicting_taint(pod: Pod, cluster: Cluster) -> str:
     """Return a NoExecute taint of the node that the pod does not tolerate; empty if there is none."""
     info = cluster.nodes.get(pod.node_name)
     tolerance = Tolerance(pod.spec.tolerations)
     for taint in () if info is None else info.node.taints:
         if taint.effect == NO_EXECUTE and not tolerance.tolerates(taint):
-            return f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
+            return taint.text
     return ""

@@ -105,7 +105,7 @@ class Changes:
         self._untried |= len(tainted) > MOST_TRIED_OF_A_KIND
         for taint in sorted(tainted, key=lambda it: (-len(tainted[it]), it.key, it.value))[:MOST_TRIED_OF_A_KIND]:
             more = Toleration(taint.key, "Equal", taint.value, taint.effect)
-            text = f"tolerate the taint {taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
+            text = f"tolerate the taint {taint.text}"
             tolerant = with_spec(pod, tolerations=(*pod.spec.tolerations, more))
             yield Change("Tolerate", text, tolerant, tainted[taint], counted, reads=_CORDON | SPREAD)
 

@@ -22,6 +22,7 @@ from app.feeds.feed import Feed, FeedState
 from app.kube.core_v1 import Pod
 from app.kube.extras import NotDecoded
 from app.kube.kinds import NAMESPACES, NODES, PERSISTENT_VOLUMES, PODS, Kind
+from app.kube.meta_v1 import whole_seconds
 from app.rights.permissions import group_of, guessed_plural
 from app.runtime.framework import Framework
 from app.runtime.profiles import DECIDING, ResolvedProfile
@@ -230,6 +231,11 @@ class ExplainSnapshot:
     def taken_at(self) -> datetime:
         """Return the time of the snapshot: of the last contact (see ``age``), or of the saved file."""
         return datetime.fromtimestamp(time() - self.age() if self._saved_at is None else self._saved_at, UTC)
+
+    @property
+    def saved_at(self) -> str | None:
+        """Time at which the saved cluster was written, in RFC 3339; ``None`` without a file."""
+        return None if self._saved_at is None else whole_seconds(self.taken_at())
 
     def in_flight(self) -> list[Pod]:
         """Return the pods that are on a node only in the snapshot of the decisions, each with that node.

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.analysis.bound import BoundNode, bound_node, verdicts_on
+from app.analysis.bound import BoundNode, bound_node, lasting_taints, verdicts_on
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.impossible import Impossibilities
 from app.analysis.judging import RUN_SECONDS, Judge, Judgement
@@ -78,7 +78,8 @@ class Explained(Struct, frozen=True):
     kube-scheduler's default profile gave no verdict, by plugin. ``incomplete``: true if changes were left out because
     the time was used up, or because there were too many and none of the first ones helps. ``seconds``: processor time
     of the verdict and the search. ``scheduler``: message of kube-scheduler in the pod's status; ``None`` if there is
-    none. ``bound``: node of a bound pod. ``home``: the pod's home, if the pod has or gets one.
+    none. ``bound``: node of a bound pod. ``home``: the pod's home, if the pod has or gets one. ``home_taints``:
+    taints that keep the pod off its home even after an uncordon.
     """
 
     profile: str
@@ -99,6 +100,7 @@ class Explained(Struct, frozen=True):
     node: NodeAnswer | None = None
     bound: BoundNode | None = None
     home: HomeFacts | None = None
+    home_taints: Sequence[str] = ()
 
     @property
     def total(self) -> int:
@@ -170,7 +172,7 @@ class Explainer:
         answer = await self._on_node(inquiry, node) if node else None
         known, judgement, profile = inquiry.known, inquiry.judgement, inquiry.framework.scheduler_name
         await yield_to_loop()
-        groups = grouped(judgement)
+        groups, home = grouped(judgement), next((it.home for it in plugins.values() if it.home is not None), None)
         await yield_to_loop()
         return Explained(
             profile=profile,
@@ -190,7 +192,8 @@ class Explainer:
             scheduler=compared(inquiry.pod, judgement, len(inquiry.not_judged)),
             node=answer,
             bound=bound_node(known, judgement, self._cluster) if known.node_name else None,
-            home=next((it.home for it in plugins.values() if it.home is not None), None),
+            home=home,
+            home_taints=() if home is None else lasting_taints(known, home.node, self._cluster),
         )
 
     async def _explain_plugins(self, inquiry: _Inquiry) -> Mapping[str, Explanation]:
@@ -340,10 +343,5 @@ class Limited(Iterator[None]):
 
 def grouped(judgement: Judgement) -> list[RejectedNodes]:
     """Return the nodes that do not fit, grouped by their rejections, the largest group first."""
-    groups = sorted(judgement.by_reasons().items(), key=_size)
+    groups = sorted(judgement.by_reasons().items(), key=lambda it: (-len(it[1]), min(it[1])))
     return [RejectedNodes(sorted(names), statuses) for statuses, names in groups]
-
-
-def _size(group: tuple[tuple[Status, ...], list[str]]) -> tuple[int, str]:
-    _, names = group
-    return -len(names), min(names)

@@ -25,6 +25,11 @@ class Taint(Struct, frozen=True, gc=False):
         """True if pods without a matching toleration are not scheduled to the node."""
         return self.effect in _KEEPS_OUT
 
+    @property
+    def text(self) -> str:
+        """The taint in kubectl's notation."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
 
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", NO_SCHEDULE)
 """Taint for ``spec.unschedulable`` of a node. Pods that tolerate this taint can be scheduled to unschedulable nodes."""

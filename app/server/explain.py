@@ -170,6 +170,7 @@ def _explanation(pod: Pod, explained: Explained, held: WaitingPod | None) -> dic
         "node": None if explained.node is None else _of_node(explained.node),
         "bound": None if explained.bound is None or held is not None else _of_bound(explained.bound),
         "home": explained.home,
+        "homeTaints": explained.home_taints,
     }
 
 

@@ -105,6 +105,9 @@ class ProcessStatus(BaseModel):
 
     version: str
     problem: str = Field(description="Why no decision is possible; empty if all is well.")
+    saved_at: str | None = Field(
+        description="RFC 3339: time at which the file of a saved cluster was last changed; null without a file."
+    )
     feeds: dict[str, FeedStatus]
     leader: LeaderStatus | None = Field(description="null without leaderElect.")
     permissions: PermissionsStatus | None = Field(description="null for a saved cluster.")

@@ -23,7 +23,6 @@ from app.framework.handle import Clock
 from app.framework.node_info import NodeInfo
 from app.kube.core_v1 import Pod
 from app.kube.quantity import shown_amount
-from app.kube.taints import Taint
 from app.server.cycle import FAILURES, json_response
 from app.server.pending import pending_item
 from app.server.queries import KnownQuery
@@ -169,7 +168,7 @@ class _Pages:
             "name": info.name,
             "zone": info.node.labels.get(ZONE, ""),
             "condition": cell.condition,
-            "taints": [*map(_taint, info.node.taints)],
+            "taints": [it.text for it in info.node.taints],
             "labels": dict(info.node.labels),
             "resources": _resources(info),
             "pods": [_on_node(it) for it in pods[:MOST_PODS]],
@@ -207,10 +206,6 @@ def distinct(skews: Sequence[WorkloadSkew]) -> list[WorkloadSkew]:
 
 def _by_node(pods: Sequence[Pod]) -> Mapping[str, int]:
     return Counter(it.node_name for it in pods if it.node_name)
-
-
-def _taint(taint: Taint) -> str:
-    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
 def _on_node(pod: Pod) -> dict[str, Any]:

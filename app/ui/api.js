@@ -5,6 +5,8 @@ const inlined = document.getElementById("data");
 const saved = inlined === null ? null : JSON.parse(inlined.textContent);
 
 export const isReport = saved !== null;
+export const reportTime = saved?.madeAt;
+let fileTime = null;
 
 /** An answer that is not a success. `message`: text for people. */
 export class Refused extends Error {}
@@ -51,6 +53,21 @@ function fromReport(where) {
   return { json: saved.answers[where], etag: "report", at: Date.parse(saved.madeAt), health: null };
 }
 
-export function reportTime() {
-  return saved.madeAt;
+/** Note when the file of a saved cluster was changed last, in RFC 3339. Without a file: null. */
+export function noteFileTime(time) {
+  fileTime = time ? Date.parse(time) : null;
+}
+
+/** Return the time at which ages and waits are measured: of the saved file, of the report, or now. */
+export function dataTime() {
+  return fileTime ?? (isReport ? Date.parse(saved.madeAt) : Date.now());
+}
+
+/** Return the date of the data as text; empty if the data is live. */
+export function dataDate() {
+  return isReport || fileTime !== null ? utc(dataTime()) : "";
+}
+
+export function utc(time) {
+  return `${new Date(time).toISOString().slice(0, 16).replace("T", " ")} UTC`;
 }

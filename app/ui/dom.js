@@ -1,5 +1,7 @@
 // Makes elements. Texts become text nodes, never markup, so that no name in the cluster can add an element.
 
+import { dataTime } from "./api.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Return an element of HTML. `props`: attributes, or listeners named on…; null and false leave an attribute out. */
@@ -41,12 +43,25 @@ export function table(caption, columns, rows) {
   const isNumber = columns.map((it) => it.endsWith("#"));
   const heads = columns.map((it, at) => h("th", { scope: "col", class: isNumber[at] && "number" }, it.replace(/#$/, "")));
   const body = rows.map((row) =>
-    h("tr", null,
-      row.map((cell, at) => h("td", { class: isNumber[at] && "number" }, cell)),
-    ),
+    h("tr", null, row.map((cell, at) => h("td", { class: isNumber[at] && "number" }, cell))),
   );
   const made = h("table", null, h("caption", null, caption), h("thead", null, h("tr", null, heads)), h("tbody", null, body));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, made);
+}
+
+/** Return a table, or a text if it has no rows. */
+export function tableOr(text, caption, columns, rows) {
+  return rows.length === 0 ? h("p", null, text) : table(caption, columns, rows);
+}
+
+/** Return a button and a place for the answer, which `answer` computes on a click. */
+export function onClick(label, answer) {
+  const result = h("div", { "aria-live": "polite" });
+  const ask = async () => {
+    result.replaceChildren("Computing…");
+    result.replaceChildren(...(await answer().catch((error) => [error.message])));
+  };
+  return [h("p", null, h("button", { onclick: ask }, label)), result];
 }
 
 /** Return details that are filled when they are opened first. `key`: stays the same when the page is drawn again. */
@@ -85,7 +100,7 @@ export function some(names, most = 5) {
 }
 
 /** Return an age as kubectl writes it, from a time in RFC 3339. */
-export function since(time, now = Date.now()) {
+export function since(time, now = dataTime()) {
   const seconds = Math.max(0, Math.round((now - Date.parse(time)) / 1000));
   return Number.isFinite(seconds) ? duration(seconds) : "unknown";
 }

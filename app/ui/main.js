@@ -1,6 +1,6 @@
 // Shows the page of the route in the URL's fragment, and polls.
 
-import { isReport, read, reportTime } from "./api.js";
+import { dataDate, isReport, noteFileTime, read, reportTime, utc } from "./api.js";
 import { duration, h } from "./dom.js";
 import { node } from "./node.js";
 import { pod } from "./pod.js";
@@ -49,24 +49,13 @@ async function show(isPoll) {
   if (!isPoll) main.setAttribute("aria-busy", "true");
   let made;
   try {
-    made = page
-      ? await page[0](parts, query)
-      : { title: "Not found", at: Date.now(), stamp: "none", content: () => h("p", null, "There is no such page.") };
+    made = page ? await page[0](parts, query) : notice("Not found", "There is no such page.");
   } catch (error) {
     if (isPoll) {
       shown.health = { age: 0, problem: error.message };
       return;
     }
-    made = {
-      title: "No answer",
-      at: Date.now(),
-      stamp: error.message,
-      content: () => [
-        h("h1", null, "No answer"),
-        h("p", { role: "alert" }, error.message),
-        h("p", null, h("a", { href: "#/" }, "Back to the cluster")),
-      ],
-    };
+    made = notice("No answer", error.message);
   }
   if (mine !== turn) return;
   shown.at = made.at;
@@ -74,6 +63,11 @@ async function show(isPoll) {
   if (hash === shown.hash && made.stamp === shown.stamp) return;
   draw(made, hash !== shown.hash);
   shown = { hash, stamp: made.stamp, at: made.at, health: made.health ?? null };
+}
+
+function notice(title, text) {
+  const back = h("a", { href: "#/" }, "Back to the cluster");
+  return { title, at: Date.now(), stamp: text, content: () => [h("h1", null, title), h("p", { role: "alert" }, text), back] };
 }
 
 function draw(made, isNew) {
@@ -109,17 +103,15 @@ function linksTo(href) {
 
 async function tell() {
   if (isReport) {
-    fresh.replaceChildren(`Report of ${reportTime()}`);
+    const file = dataDate() === utc(reportTime) ? "" : `, saved cluster of ${dataDate()}`;
+    fresh.replaceChildren(`Report of ${utc(reportTime)}${file}`);
     return;
   }
-  let health = shown.health;
-  try {
-    health ??= healthOf((await read(STATUS)).json);
-  } catch (error) {
-    health = { age: 0, problem: error.message };
-  }
+  const failed = (error) => ({ age: 0, problem: error.message });
+  const health = shown.health ?? (await read(STATUS).then((it) => healthOf(it.json), failed));
   const computed = `computed ${duration((Date.now() - shown.at) / 1000)} ago`;
-  const text = health.isSaved ? `saved cluster, not live; ${computed}` : `snapshot ${duration(health.age)} old, ${computed}`;
+  const saved = `saved cluster, not live${dataDate() && `: file of ${dataDate()}`}`;
+  const text = health.isSaved ? saved : `snapshot ${duration(health.age)} old, ${computed}`;
   const next = health.problem ? `■ ${health.problem} (${text})` : text;
   fresh.className = health.problem ? "bad" : "";
   if (fresh.textContent !== next) fresh.replaceChildren(next);
@@ -138,6 +130,7 @@ document.getElementById("skip").addEventListener("click", (event) => {
   main.focus();
 });
 window.addEventListener("hashchange", () => show(false));
+await read(STATUS).then((it) => noteFileTime(it.json.saved_at), () => null);
 await show(false);
 await tell();
 if (!isReport) setTimeout(poll, POLL_MS);

@@ -5,7 +5,7 @@ import { counted, details, h, link, route, s, section, table } from "./dom.js";
 const CELL = 18;
 const GAP = 3;
 const MOST_COLUMNS = 40;
-const STATES = { ready: "ready", cordoned: "cordoned", notReady: "not ready", tainted: "tainted" };
+export const STATES = { ready: "ready", cordoned: "cordoned", notReady: "not ready", tainted: "tainted" };
 const MARKS = { ready: "", cordoned: "M2 2 16 16", notReady: "M2 2 16 16M16 2 2 16", tainted: "M2 16 16 2" };
 
 /** Return the map. `lit`: number of pods of the chosen workload by node; `waiting`: pods without a node. */
@@ -16,9 +16,7 @@ export function mapOf(nodes, waiting, lit = null) {
     h("div", { class: "zone" },
       h("h3", null, "No node"),
       h("p", null, counted(waiting.length, "pod"), " without a node"),
-      h("ul", { class: "waiting" },
-        waiting.map((it) => h("li", null, link(["pod", it.namespace, it.name], `${it.namespace}/${it.name}`))),
-      ),
+      h("ul", { class: "waiting" }, waiting.map((it) => h("li", null, link(["pod", it.namespace, it.name], `${it.namespace}/${it.name}`)))),
     );
   return section(
     lit ? "Its pods on the nodes" : "Nodes",
@@ -42,11 +40,7 @@ function legend(lit) {
   return h("p", { class: "hint" },
     "Each square is a node; it is filled by the CPU that its pods request. ",
     lit && "A dot marks nodes with pods of this workload. ",
-    mark("cordoned"),
-    " ",
-    mark("notReady"),
-    " ",
-    mark("tainted"),
+    ["cordoned", "notReady", "tainted"].map((it) => [mark(it), " "]),
   );
 }
 
@@ -70,19 +64,8 @@ function cells(zone, lit) {
   const width = columns * step;
   const drawn = zone.nodes.map((node, at) => cell(node, (at % columns) * step, Math.floor(at / columns) * step, lit));
   const label = `Nodes of ${zone.name || "no zone"}`;
-  return s(
-    "svg",
-    {
-      class: "cells",
-      viewBox: `-1 -1 ${width} ${rows * step}`,
-      width,
-      height: rows * step,
-      role: "group",
-      "aria-label": label,
-      onpointerover: nameCell,
-    },
-    drawn,
-  );
+  const size = { viewBox: `-1 -1 ${width} ${rows * step}`, width, height: rows * step };
+  return s("svg", { class: "cells", ...size, role: "group", "aria-label": label, onpointerover: nameCell }, drawn);
 }
 
 /** Show the text of a cell under the pointer. It is added here, because 5,000 texts take long to add. */

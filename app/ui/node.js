@@ -1,7 +1,7 @@
 // The page of a node: what runs there, whose home it is, and what a drain would do.
 
 import { isReport, path, read } from "./api.js";
-import { badge, bar, counted, details, h, link, section, table } from "./dom.js";
+import { badge, counted, details, h, link, onClick, section, table, tableOr } from "./dom.js";
 import { HOMES, stateOf } from "./start.js";
 
 const NODE_STATES = {
@@ -40,21 +40,13 @@ export async function node([name]) {
 
 function nodeResources(json) {
   const rows = json.resources.map((it) => [it.name, it.requested, it.allocatable]);
-  return section(
-    "Resources",
-    rows.length === 0
-      ? h("p", null, "Homeport does not read requests here (explain: profile).")
-      : table("What its pods request", ["Resource", "Requested#", "Of#"], rows),
-  );
+  const unread = "Homeport does not read requests here (explain: profile).";
+  return section("Resources", tableOr(unread, "What its pods request", ["Resource", "Requested#", "Of#"], rows));
 }
 
 function homesOf(living) {
-  const rows = living.map((it) => [
-    `${it.owner.kind} ${it.owner.namespace}/${it.owner.name}`,
-    stateOf(it),
-    it.machine.replaceAll("_", " "),
-    it.policy,
-  ]);
+  const nameOfOwner = ({ kind, namespace, name }) => `${kind} ${namespace}/${name}`;
+  const rows = living.map((it) => [nameOfOwner(it.owner), stateOf(it), it.machine.replaceAll("_", " "), it.policy]);
   return rows.length > 0 && section("Homes on this node", table("Homes on this node", ["Owner", "State", "Its pod is", "Policy"], rows));
 }
 
@@ -73,31 +65,15 @@ function pods(json) {
 }
 
 function drain(name) {
-  const result = h("div", { "aria-live": "polite" });
-  const ask = async () => {
-    result.replaceChildren("Computing…");
-    try {
-      const { json } = await read(path(["drain"], { node: name }));
-      result.replaceChildren(...json.items.flatMap(plan));
-    } catch (error) {
-      result.replaceChildren(error.message);
-    }
-  };
+  const answer = async () => (await read(path(["drain"], { node: name }))).json.items.flatMap(plan);
   return section(
     "What if it is drained?",
-    h("p", null, h("button", { onclick: ask }, "Compute the drain"), h("span", { class: "hint" }, " Nothing is changed in the cluster.")),
-    result,
+    h("p", { class: "hint" }, "Nothing is changed in the cluster."),
+    onClick("Compute the drain", answer),
   );
 }
 
-const OUTCOMES = {
-  placed: "good",
-  waiting: "bad",
-  lost: "bad",
-  blocked: "warn",
-  notJudged: "plain",
-  notReached: "plain",
-};
+const OUTCOMES = { placed: "good", waiting: "bad", lost: "bad", blocked: "warn", notJudged: "plain", notReached: "plain" };
 
 function plan(of) {
   const waiting = of.pods.filter((it) => it.outcome !== "placed");
@@ -107,18 +83,10 @@ function plan(of) {
     it.then,
   ]);
   const spread = of.spread.map((it) => [it.workload, it.topologyKey, `${it.skewBefore} → ${it.skewAfter}, allowed ${it.maxSkew}`]);
-  const budgets = of.budgets.map((it) => [
-    `${it.namespace}/${it.name}`,
-    String(it.disruptionsAllowed),
-    String(it.pods),
-    String(it.blocked),
-  ]);
+  const budgets = of.budgets.map((it) => [`${it.namespace}/${it.name}`, ...[it.disruptionsAllowed, it.pods, it.blocked].map(String)]);
+  const numbers = `${of.placed} placed again, ${of.waiting} would wait, ${of.lost} lost, ${of.blocked} blocked by budgets`;
   return [
-    h("p", null,
-      h("b", null,
-        `${counted(of.evicted, "pod")} would leave: ${of.placed} placed again, ${of.waiting} would wait, ${of.lost} lost, ${of.blocked} blocked by budgets.`,
-      ),
-    ),
+    h("p", null, h("b", null, `${counted(of.evicted, "pod")} would leave: ${numbers}.`)),
     rows.length > 0 && table("Where each pod goes", ["Pod", "Outcome", "Then"], rows),
     budgets.length > 0 && table("PodDisruptionBudgets", ["Budget", "Evictions allowed now#", "Pods here#", "Blocked#"], budgets),
     of.homes.length > 0 &&

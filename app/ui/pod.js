@@ -1,23 +1,15 @@
 // The page of a pod: the verdict, what would help, and why each node is refused.
 
 import { path, read } from "./api.js";
-import { badge, bar, counted, details, h, link, route, section, table } from "./dom.js";
+import { badge, bar, counted, details, h, link, route, section, table, tableOr } from "./dom.js";
 
 const VERDICTS = {
-  Fits: "warn",
-  Bound: "good",
-  NoNodeFits: "bad",
-  Gated: "warn",
-  HeldAtPermit: "warn",
-  Terminating: "plain",
-};
-const WORDS = {
-  Fits: "a node fits",
-  Bound: "bound",
-  NoNodeFits: "no node fits",
-  Gated: "gated",
-  HeldAtPermit: "held at Permit",
-  Terminating: "is being deleted",
+  Fits: ["warn", "a node fits"],
+  Bound: ["good", "bound"],
+  NoNodeFits: ["bad", "no node fits"],
+  Gated: ["warn", "gated"],
+  HeldAtPermit: ["warn", "held at Permit"],
+  Terminating: ["plain", "is being deleted"],
 };
 const MOST_NAMES = 200;
 
@@ -30,9 +22,12 @@ export async function pod([namespace, name], query) {
     stamp: json.judgedAt,
     content: () => [
       h("h1", null, "Pod ", h("span", { class: "name" }, `${namespace}/${name}`)),
-      h("p", { class: "verdict" }, badge(VERDICTS[json.verdict] ?? "plain", WORDS[json.verdict] ?? json.verdict), `: ${json.summary}`),
+      h("p", { class: "verdict" }, badge(...(VERDICTS[json.verdict] ?? ["plain", json.verdict])), `: ${json.summary}`),
       json.verdict === "Fits" &&
-        h("p", { class: "hint" }, `No rule keeps it waiting: ${json.schedulerName} can place it, and might not have tried again yet.`),
+        h("p", { class: "hint" },
+          `A node fits, but ${json.schedulerName} has not placed the pod yet. Its events say what was tried last: `,
+          h("code", null, `kubectl describe pod ${name} -n ${namespace}`),
+        ),
       remedies(json),
       json.home && homeOf(json),
       json.node && oneNode(json.node),
@@ -47,6 +42,7 @@ export async function pod([namespace, name], query) {
 
 function remedies(json) {
   if (json.verdict === "Bound") return null;
+  const kind = json.home?.owner.kind;
   const list = json.remedies.map((it, at) =>
     h("li", null,
       h("b", null, it.change),
@@ -54,23 +50,42 @@ function remedies(json) {
       details(`remedy-${at}`, "which", () =>
         h("div", null, nodeLinks(it.nodes), it.pods.length > 0 && h("p", null, `Pods: ${it.pods.join(", ")}`)),
       ),
-      it.sort === "ReleaseHome" && h("div", null, h("code", null, releaseOf(json.home.owner))),
+      it.sort === "ReleaseHome" && [
+        h("div", null, h("code", null, releaseOf(json.home.owner))),
+        h("div", null, `Cost: ${kind === "VirtualMachine" ? "the VM" : `the ${kind}`} starts elsewhere and gets a new home.`),
+      ],
     ),
   );
+  const which = list.length === 1 ? "This change" : "Any one of these changes";
+  const opens = json.verdict === "NoNodeFits" ? "lets it in" : "opens more nodes";
+  const judged = json.remedies.some((it) => it.provedBy === "partial") ? ", as far as judged here" : "";
   if (list.length > 0)
     return section(
       "What would help",
-      h("p", { class: "hint" }, "Any one of these changes. Homeport tried each on a copy of the cluster."),
+      h("p", { class: "hint" }, `${which} ${opens}${judged}. Tried on a copy of the cluster.`),
       h("ul", { class: "remedies" }, list),
+      uncordon(json),
     );
   if (json.impossible.length > 0)
-    return section(
-      "What cannot work",
-      h("ul", null,
-        json.impossible.map((it) => h("li", null, it)),
-      ),
-    );
+    return section("What cannot work", h("ul", null, json.impossible.map((it) => h("li", null, it))));
   return json.feasible.length === 0 && section("What would help", h("p", null, "No single change that Homeport knows helps."));
+}
+
+/** Return why the uncordon of the home does not help, if the answer says so. */
+function uncordon({ home, homeTaints = [], groups }) {
+  const refusals = home === null ? [] : refusalsAt(home.node, groups);
+  const others = refusals.filter((it) => !["NodeUnschedulable", "TaintToleration", "PodTopologySpread"].includes(it.plugin));
+  const why = [
+    homeTaints.length > 0 && `the pod does not tolerate ${homeTaints.map((it) => `the taint ${it}`).join(", ")}`,
+    others.length > 0 && `${others.map((it) => it.plugin).join(", ")} also refuses the pod there`,
+  ].filter(Boolean);
+  const isStuck = why.length > 0 && refusals.some((it) => it.plugin === "NodeUnschedulable");
+  return isStuck && h("p", null, h("b", null, `uncordon ${home.node}`), ` alone does not help: ${why.join(", and ")}.`);
+}
+
+/** Return why a node refuses the pod, apart from the rule about its home. */
+function refusalsAt(node, groups) {
+  return groups.find((it) => it.nodes.includes(node))?.reasons.filter((it) => it.plugin !== "StickyNode") ?? [];
 }
 
 function releaseOf({ kind, name, namespace, slot }) {
@@ -80,16 +95,17 @@ function releaseOf({ kind, name, namespace, slot }) {
 function homeOf({ home, groups }) {
   const { owner } = home;
   const until = home.until ? `, until ${home.until}` : "";
-  const refusals = groups.find((it) => it.nodes.includes(home.node))?.reasons.filter((it) => it.plugin !== "StickyNode") ?? [];
+  const refusals = refusalsAt(home.node, groups).map((it) => `${it.plugin}: ${it.reasons.join(", ")}`);
+  const rows = [
+    ["node", home.node ? link(["node", home.node], home.node) : "none yet"],
+    ["state", home.cause || home.state.replaceAll("_", " ")],
+    ["policy", `${home.policy}: ${home.effect}${until}`],
+    refusals.length > 0 && ["other reasons", refusals.join("; ")],
+  ].filter(Boolean);
   return section(
     "Its home",
-    h("p", null,
-      `The home is the node to which ${owner.kind} ${owner.namespace}/${owner.name} returns: `,
-      home.node ? link(["node", home.node], home.node) : "none yet",
-      `. Its state: ${home.cause || home.state.replaceAll("_", " ")}. With the policy ${home.policy}: ${home.effect}${until}.`,
-    ),
-    refusals.length > 0 &&
-      h("p", null, `${home.node} itself refuses the pod: `, refusals.map((it) => `${it.plugin}: ${it.reasons.join(", ")}`).join("; "), "."),
+    h("p", { class: "hint" }, `The node to which ${owner.kind} ${owner.namespace}/${owner.name} returns.`),
+    h("dl", null, rows.map(([term, text]) => [h("dt", null, term), h("dd", null, text)])),
   );
 }
 
@@ -105,9 +121,10 @@ function whyNot(json) {
     ),
     names(`group-${at}`, it.nodes),
   ]);
+  const columns = ["Nodes#", "Reasons", "Which"];
   return section(
     json.feasible.length > 0 ? "Why not the other nodes" : "Why no node fits",
-    rows.length === 0 ? h("p", null, "No node is refused.") : table("Nodes by reason", ["Nodes#", "Reasons", "Which"], rows),
+    tableOr("No node is refused.", "Nodes by reason; a node with several reasons fits only after all are gone", columns, rows),
     json.feasible.length > 0 && h("div", null, h("h3", null, "Nodes that fit"), names("feasible", json.feasible)),
   );
 }
@@ -126,13 +143,8 @@ function nodeLinks(nodes) {
 
 function spread(json) {
   const tables = Object.entries(json.plugins).flatMap(([plugin, it]) => it.tables.map((one) => [plugin, one]));
-  return (
-    tables.length > 0 &&
-    section(
-      "The numbers behind it",
-      tables.map(([plugin, one]) => numbers(`${plugin}: ${one.title}`, one)),
-    )
-  );
+  const drawn = tables.map(([plugin, one]) => numbers(`${plugin}: ${one.title}`, one));
+  return drawn.length > 0 && section("The numbers behind it", drawn);
 }
 
 function numbers(title, { columns, rows }) {
@@ -142,9 +154,9 @@ function numbers(title, { columns, rows }) {
   const heads = columns.map((it, column) => (typeof rows[0]?.[column] === "number" ? `${it}#` : it));
   const cells = rows.map((row) =>
     row.map((cell, column) => {
-      if (column === allowed) return cell ? badge("good", "takes the pod") : badge("bad", "too many");
+      if (column === allowed) return cell ? badge("good", "takes the pod") : badge("bad", "refuses the pod");
       return column === at
-        ? h("span", { class: "counted" }, bar(cell, most, allowed >= 0 && !row[allowed] ? "bad" : ""), String(cell))
+        ? h("span", { class: "counted" }, bar(cell, most), String(cell))
         : String(cell);
     }),
   );
@@ -153,13 +165,8 @@ function numbers(title, { columns, rows }) {
 
 function resources(json) {
   const rows = json.resources.map((it) => [it.name, it.requested, it.mostFree, link(["node", it.node], it.node), it.free]);
-  return (
-    rows.length > 0 &&
-    section(
-      "Resources",
-      table("What it requests and what is free", ["Resource", "Requested#", "Most free on one node#", "That node", "Free in all#"], rows),
-    )
-  );
+  const heads = ["Resource", "Requested#", "Most free on one node#", "That node", "Free in all#"];
+  return rows.length > 0 && section("Resources", table("What it requests and what is free", heads, rows));
 }
 
 function oneNode(node) {
@@ -184,30 +191,16 @@ function others(json) {
         "What kube-scheduler said",
         h("blockquote", null, said.message),
         said.differences.length > 0 && h("p", null, "Differences:"),
-        h("ul", null,
-          said.differences.map((it) => h("li", null, it)),
-        ),
+        h("ul", null, said.differences.map((it) => h("li", null, it))),
       ),
     json.notJudged.length > 0 &&
-      section(
-        "Not judged",
-        h("ul", null,
-          json.notJudged.map((it) => h("li", null, `${it.plugin}: ${it.why}`)),
-        ),
-      ),
+      section("Not judged", h("ul", null, json.notJudged.map((it) => h("li", null, `${it.plugin}: ${it.why}`)))),
     json.incomplete && h("p", null, badge("warn", "The time for the answer was over; there can be more remedies.")),
   ];
 }
 
 function askNode(namespace, name, node) {
-  const input = h("input", {
-    name: "node",
-    value: node ?? "",
-    required: true,
-    autocomplete: "off",
-    spellcheck: "false",
-    size: 30,
-  });
+  const input = h("input", { name: "node", value: node ?? "", required: true, autocomplete: "off", spellcheck: "false", size: 30 });
   const ask = (event) => {
     event.preventDefault();
     location.hash = `${route("pod", namespace, name)}?${new URLSearchParams({ node: input.value })}`;

@@ -1,12 +1,15 @@
 // The first page: what waits, what is uneven, which homes are away, and the map of the nodes.
 
-import { read, readIfNewer } from "./api.js";
-import { badge, counted, h, link, section, since, table } from "./dom.js";
+import { dataDate, dataTime, read, readIfNewer } from "./api.js";
+import { badge, counted, h, link, section, since, tableOr } from "./dom.js";
 import { mapOf } from "./map.js";
 
 export const HOMES = "homes?limit=500";
 export const OVERVIEW = "overview";
 export const NODES = "nodes";
+const HOME =
+  "A home is the node to which a stateful workload, such as a virtual machine, returns. " +
+  "It is away while that node takes no pods, and gone once the node no longer exists.";
 
 export async function start() {
   const overview = await read(OVERVIEW);
@@ -25,6 +28,7 @@ export async function start() {
         tile(homes.total, "home is away or gone", "homes are away or gone"),
         h("li", null, h("b", null, nodes.json.total.toLocaleString("en")), ` ${nodes.json.total === 1 ? "node" : "nodes"}`),
       ),
+      h("p", { class: "hint" }, HOME),
       waiting(pending),
       uneven(skews),
       away(homes),
@@ -45,11 +49,10 @@ function waiting(pending) {
     why(it),
   ]);
   const more = pending.total - pending.items.length;
+  const caption = `Longest wait at the top${dataDate() && `. Waits are measured at ${dataDate()}, the date of the data`}`;
   return section(
     "Pods that wait for a node",
-    rows.length === 0
-      ? h("p", null, "No pod waits.")
-      : table("The longest wait first", ["Pod", "Waits", "Nodes that fit", "Why it waits"], rows),
+    tableOr("No pod waits.", caption, ["Pod", "Waits", "Nodes that fit", "Why it waits"], rows),
     more > 0 && h("p", null, `${counted(more, "more pod")} not shown.`),
   );
 }
@@ -64,10 +67,11 @@ function why(it) {
   const refusal = it.reasons.length > 0 && `${it.plugin ? `${it.plugin}: ` : ""}${it.reasons.join(", ")}`;
   if (it.judged && it.feasible > 0)
     return [
-      `Not for lack of a node: ${it.schedulerName} has not placed it yet.`,
+      `Fits, but ${it.schedulerName} has not placed it yet. Next: see its events.`,
       refusal && h("div", { class: "hint" }, `Other nodes: ${refusal}`),
     ];
-  return [refusal, it.opens > 0 && h("div", { class: "hint" }, `Nothing else refuses ${it.opens} of these nodes.`)];
+  const judged = it.notJudged.length > 0 ? ", as far as judged here" : "";
+  return [refusal, it.opens > 0 && h("div", { class: "hint" }, `${counted(it.opens, "node")} would fit but for this${judged}.`)];
 }
 
 function uneven(skews) {
@@ -76,17 +80,18 @@ function uneven(skews) {
     it.kind,
     it.topologyKey,
     badge(it.whenUnsatisfiable === "DoNotSchedule" ? "bad" : "warn", `${it.skew}, allowed ${it.maxSkew}`),
-    it.domains
-      .slice(0, 4)
-      .map((of) => `${of.name} ${of.pods}`)
-      .join(", ") + (it.domainCount > 4 ? ", …" : ""),
+    podsBy(it.domains.slice(0, 4).map((of) => [of.name, of.pods])) + (it.domainCount > 4 ? ", …" : ""),
   ]);
+  const columns = ["Workload", "Kind", "Spread over", "Skew", "Pods by domain"];
   return section(
     "Workloads that are spread unevenly",
-    rows.length === 0
-      ? h("p", null, "No workload is above its maxSkew.")
-      : table("Workloads above their maxSkew, the worst first", ["Workload", "Kind", "Spread over", "Skew", "Pods by domain"], rows),
+    tableOr("No workload is above its maxSkew.", "Workloads above their maxSkew, the worst first", columns, rows),
   );
+}
+
+/** Return domains with their numbers of pods as text. */
+export function podsBy(domains) {
+  return domains.map(([name, pods]) => `${name || "no zone"}\u00a0${pods}`).join(", ");
 }
 
 function away(homes) {
@@ -100,14 +105,13 @@ function away(homes) {
   ]);
   return section(
     "Homes that are away or gone",
-    rows.length === 0
-      ? h("p", null, "Every home is usable.")
-      : table("Homes whose node accepts no pods, or no longer exists", ["Owner", "Kind", "Home", "State", "Policy"], rows),
+    tableOr("Every home is usable.", "Homes whose node takes no pods or is gone", ["Owner", "Kind", "Home", "State", "Policy"], rows),
     more > 0 && h("p", null, `${counted(more, "home")} more are not shown here.`),
   );
 }
 
 export function stateOf(home) {
   const mark = home.mark && `, ${home.mark}`;
-  return `${home.state.replaceAll("_", " ")}${mark}${home.since && ` for ${since(home.since)}`}`;
+  const isKnown = Date.parse(home.since) <= dataTime(); // the state in a file is seen first when the file is read
+  return `${home.state.replaceAll("_", " ")}${mark}${isKnown ? ` for ${since(home.since)}` : ""}`;
 }

@@ -7,6 +7,7 @@ export const STATUS = "status";
 
 export async function profile() {
   const { json, at } = await read(STATUS);
+  const pointRow = ([point, names]) => [point, names.join(", ")];
   return {
     title: "Profile",
     at,
@@ -18,11 +19,7 @@ export async function profile() {
         section(
           `schedulerName ${it.scheduler_name === "*" ? "* (any)" : it.scheduler_name}`,
           h("p", null, `Preset ${it.preset}.${it.bind_recheck.length > 0 ? ` Checked again at bind: ${it.bind_recheck.join(", ")}.` : ""}`),
-          table(
-            "Plugins by extension point",
-            ["Extension point", "Plugins"],
-            Object.entries(it.points).map(([point, names]) => [point, names.join(", ")]),
-          ),
+          table("Plugins by extension point", ["Extension point", "Plugins"], Object.entries(it.points).map(pointRow)),
         ),
       ),
     ],
@@ -31,13 +28,8 @@ export async function profile() {
 
 export async function status() {
   const { json, at } = await read(STATUS);
-  const feeds = Object.entries(json.feeds).map(([kind, it]) => [
-    kind,
-    feedState(it.state),
-    String(it.objects),
-    duration(it.age_seconds),
-    it.left_out.join(", "),
-  ]);
+  const feedRow = ([kind, it]) => [kind, feedState(it.state), String(it.objects), duration(it.age_seconds), it.left_out.join(", ")];
+  const feeds = Object.entries(json.feeds).map(feedRow);
   return {
     title: "Status",
     at,
@@ -48,14 +40,7 @@ export async function status() {
       json.leader &&
         section("Leader", h("p", null, json.leader.here ? "This replica leads." : `${json.leader.identity || "No replica"} leads.`)),
       json.permissions?.missing.length > 0 &&
-        section(
-          "Missing permissions",
-          table(
-            "Missing permissions",
-            ["Right", "Needed for"],
-            json.permissions.missing.map((it) => [it.right, it.needed_for]),
-          ),
-        ),
+        table("Missing permissions", ["Right", "Needed for"], json.permissions.missing.map((it) => [it.right, it.needed_for])),
       section("What it reads", table("Kinds of objects", ["Kind", "State", "Objects#", "Last message", "Unreadable"], feeds)),
     ],
   };

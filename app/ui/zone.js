@@ -1,18 +1,22 @@
 // What if a zone is lost: three answers side by side, because people mix them up.
 
-import { isReport, path, read } from "./api.js";
-import { badge, bar, counted, details, h, link, section, table } from "./dom.js";
+import { path, read } from "./api.js";
+import { badge, counted, h, link, section, some, table } from "./dom.js";
+import { NODES, podsBy } from "./start.js";
 
 const VARIANTS = [
   ["tainted", "nodes unreachable", "An outage: the nodes still exist but are tainted. The zone still counts for spread."],
   ["gone", "nodes deleted", "The nodes no longer exist. The zone no longer counts for spread."],
-  ["full", "no room left", "All pods must leave the nodes, and none fits there again. The zone still counts for spread."],
+  ["full", "nodes full", "The nodes stay but have no room: all their pods must start elsewhere. The zone still counts for spread."],
 ];
+
+const LIMITS = "Pods that wait already are not counted. Nothing is changed in the cluster.";
+const UNTIL = "No new pod is made until the node is deleted or gets the out-of-service taint.";
 
 export async function zones([key]) {
   return page(`Lose a ${key}`, await read(path(["lose"], { key })), (json) => [
     h("h1", null, "What if a zone is lost?"),
-    h("p", null, "The worst zone first. Choose one to see each workload. Nothing is changed in the cluster."),
+    h("p", null, "The worst zone first. Choose one to see each workload. ", LIMITS),
     explained(),
     table(
       `Zones by ${key}`,
@@ -28,15 +32,21 @@ export async function zones([key]) {
 }
 
 export async function zone([key, value]) {
-  return page(`Lose ${value}`, await read(path(["lose"], { key, value })), (json) =>
+  const [of, nodes] = await Promise.all([read(path(["lose"], { key, value })), read(NODES)]);
+  const names = key === nodes.json.zoneKey ? nodes.json.zones.map((it) => it.name).filter(Boolean) : [];
+  return page(`Lose ${value}`, of, (json) =>
     json.domains.flatMap((it) => [
       h("h1", null, "What if ", h("span", { class: "name" }, value), " is lost?"),
-      h("p", null, `${counted(it.nodes, "node")} with ${counted(it.pods, "pod")}. Nothing is changed in the cluster.`),
-      answer(value, it.tainted),
+      h("p", null,
+        "Choose a zone: ",
+        names.map((name) => [name === value ? h("b", null, name) : link(["zone", key, name], name), " · "]),
+        link(["zones", key], "compare all zones"),
+      ),
+      h("p", null, `${counted(it.nodes, "node")} with ${counted(it.pods, "pod")}. `, LIMITS),
+      answer(value, it),
       explained(),
       summary(it),
       workloads(it),
-      h("p", null, link(["zones", key], "Compare all zones")),
     ]),
   );
 }
@@ -45,39 +55,71 @@ function page(title, { json, at }, content) {
   return { title, at, stamp: JSON.stringify(json), content: () => content(json) };
 }
 
-function answer(value, of) {
+function answer(value, it) {
+  const of = it.tainted;
   if (of === null) return null;
   const waits = of.waiting + of.notEnded + of.notReached;
-  return h("p", { class: "verdict" },
-    badge(waits + of.notRecreated > 0 ? "bad" : "good", `If ${value} becomes unreachable`),
-    `: of ${counted(of.lost, "pod")}, ${of.placed} would be placed elsewhere, ${waits} would wait, and ${of.notRecreated} would be lost for good.`,
+  const forever = it.workloads.filter((one) => one.tainted?.notRecreated > 0).map(nameOf).concat(it.moreWorkloads > 0 ? "…" : []);
+  const stuck = it.workloads.filter((one) => one.tainted?.waiting + one.tainted?.notEnded > 0);
+  return [
+    h("p", { class: "verdict" },
+      badge(waits + of.notRecreated > 0 ? "bad" : "good", `If ${value} becomes unreachable`),
+      `: of ${counted(of.lost, "pod")} hit${evicted(of)}, ${of.placed} would be placed elsewhere, ${waits} would wait, `,
+      `and ${of.notRecreated} would be lost for good${forever.length > 0 ? `: ${some(forever, 3)}` : ""}.`,
+    ),
+    stuck.length > 0 && h("ul", null, stuck.slice(0, 5).map(line)),
+  ];
+}
+
+function line(of) {
+  const { waiting, notEnded } = of.tainted;
+  return h("li", null,
+    linkTo(of),
+    waiting > 0 && [`: ${waiting} would wait. `, cure(of.tainted)],
+    notEnded > 0 && `: ${notEnded} would stay Terminating. ${UNTIL}`,
   );
 }
 
+function evicted(of) {
+  return of.evicted > 0 ? ` and ${of.evicted} evicted on other nodes` : "";
+}
+
+function nameOf(of) {
+  return `${of.kind === "Pod" ? "" : `${of.kind} `}${of.namespace}/${of.name}`;
+}
+
+function linkTo(of) {
+  return link(of.kind === "Pod" ? ["pod", of.namespace, of.name] : ["workload", of.namespace, of.kind, of.name], nameOf(of));
+}
+
+function cure({ change, changesTried }) {
+  if (change === null) return `${changesTried ? "No change of one field that was tried helps. " : ""}Its page explains its pods.`;
+  const field = change.field.split(/(?<=\.)/).flatMap((part) => [part, h("wbr")]);
+  return ["Would help: ", h("code", null, field, `: ${change.value}`), `; then ${change.waiting} would wait.`];
+}
+
 function explained() {
-  return h("dl", null,
-    VARIANTS.map(([, name, text]) => [h("dt", null, name), h("dd", null, text)]),
-  );
+  return h("dl", null, VARIANTS.map(([, name, text]) => [h("dt", null, name), h("dd", null, text)]));
 }
 
 function outcome(of) {
   if (of === null) return badge("plain", "not computed");
-  const more = of.notEnded > 0 ? ` and ${of.notEnded} Terminating` : "";
+  const more = of.notEnded > 0 ? ` (+${of.notEnded} Terminating)` : "";
   if (of.notReached > 0) return badge("plain", `${of.waiting}${more}, and ${of.notReached} not computed`);
   return badge(of.waiting + of.notEnded > 0 ? "bad" : "good", `${of.waiting}${more}`);
 }
 
 function summary(it) {
-  const rows = VARIANTS.map(([variant, name]) => [
-    name,
-    ...(it[variant] === null
-      ? ["–", "–", "–", "–"]
-      : [String(it[variant].lost), String(it[variant].placed), outcome(it[variant]), forGood(it[variant].notRecreated)]),
-  ]);
+  const rows = VARIANTS.map(([variant, name]) => [name, ...numbersOf(it[variant])]);
   return section(
     "All pods",
-    table("Pods of the zone in each case", ["If", "Pods lost#", "Placed elsewhere#", "Waiting", "Lost for good: no controller"], rows),
+    h("p", { class: "hint" }, "Lost for good: no controller makes the pod again on another node."),
+    table("Pods of the zone in each case", ["If", "Pods hit#", "Placed elsewhere#", "Waiting", "Lost for good"], rows),
   );
+}
+
+function numbersOf(of) {
+  return of === null ? ["–", "–", "–", "–"] : [String(of.lost), String(of.placed), outcome(of), forGood(of.notRecreated)];
 }
 
 function forGood(number) {
@@ -86,35 +128,32 @@ function forGood(number) {
 
 function workloads(it) {
   const rows = it.workloads.map((of) => [
-    of.kind === "Pod"
-      ? link(["pod", of.namespace, of.name], `${of.namespace}/${of.name}`)
-      : link(["workload", of.namespace, of.kind, of.name], `${of.kind} ${of.namespace}/${of.name}`),
-    String(of.running),
-    ...VARIANTS.map(([variant]) =>
-      of[variant] === null
-        ? "–"
-        : h("div", null,
-            `${of[variant].lost} lost, ${of[variant].placed} placed elsewhere, `,
-            outcome(of[variant]),
-            " wait",
-            of[variant].notRecreated > 0 && [", ", forGood(of[variant].notRecreated), " lost for good"],
-            change(of[variant]),
-          ),
-    ),
+    linkTo(of),
+    h("div", null, String(of.running), where(of)),
+    ...VARIANTS.map(([variant]) => story(of[variant])),
   ]);
   return section(
     "Each workload",
-    table("Workloads with pods in the zone", ["Workload", "Running#", ...VARIANTS.map(([, name]) => `If ${name}`)], rows),
+    table("Workloads with pods in the zone", ["Workload", "Running now", ...VARIANTS.map(([, name]) => `If ${name}`)], rows),
   );
+}
+
+function story(of) {
+  if (of === null) return "–";
+  const gone = of.notRecreated > 0 && [", ", forGood(of.notRecreated), " lost for good"];
+  return h("div", null, `${of.lost} hit${evicted(of)}, ${of.placed} placed elsewhere, waiting: `, outcome(of), gone, change(of));
+}
+
+function where({ running, runningIn = {} }) {
+  const domains = Object.entries(runningIn);
+  const left = running - domains.reduce((sum, [, pods]) => sum + pods, 0);
+  const rows = left > 0 && domains.length > 0 ? [...domains, ["elsewhere", left]] : domains;
+  return rows.map((it) => h("div", { class: "hint short" }, podsBy([it])));
 }
 
 function change(of) {
   if (of.waiting === 0)
-    return of.notEnded > 0 && h("p", { class: "hint" }, "No new pod is made until the node is deleted or gets the out-of-service taint.");
+    return of.notEnded > 0 && h("p", { class: "hint" }, UNTIL);
   const why = of.reasons.map((it) => `${it.plugin}: ${it.reasons.join(", ")}`).join("; ");
-  const field = of.change?.field.split(/(?<=\.)/).flatMap((part) => [part, h("wbr")]);
-  return [
-    h("p", { class: "hint" }, why),
-    of.change && h("p", null, "With ", h("code", null, field, `: ${of.change.value}`), `, ${of.change.waiting} would wait.`),
-  ];
+  return [h("p", { class: "hint" }, why), h("p", null, cure(of))];
 }

@@ -37,6 +37,9 @@ MOST_DOMAINS: Final = 50
 MOST_WORKLOADS: Final = 500
 """Maximum number of workloads in the answer for one domain."""
 
+MOST_RUNNING_IN: Final = 10
+"""Maximum number of domains of each workload for which its running pods are counted: those with the most pods."""
+
 MOST_WORST: Final = 20
 """Maximum number of workloads of each domain in the answer for all values of a key.
 
@@ -118,7 +121,7 @@ def lost(scratch: ScratchCluster, request: LossRequest, budget: Budget) -> Steps
     """
     domains = nodes_by_value(scratch, request.key)
     chosen = _chosen(scratch, request, domains)
-    running = Counter(_workload(it) for it in scratch.cluster.pods() if it.node_name and not it.terminating)
+    running = _running(scratch, domains)
     yield None
     answers: list[Mapping[str, Any]] = []
     was_over = False
@@ -154,8 +157,23 @@ def _chosen(scratch: ScratchCluster, request: LossRequest, domains: Mapping[str,
     return [request.value]
 
 
+def _running(scratch: ScratchCluster, domains: Mapping[str, Sequence[Node]]) -> dict[Workload, Counter[str]]:
+    """Return the number of pods of each workload, by domain; those on nodes without the label are in domain ``""``."""
+    values = {node.name: value for value, nodes in domains.items() for node in nodes}
+    running: dict[Workload, Counter[str]] = {}
+    for pod in scratch.cluster.pods():
+        if pod.node_name and not pod.terminating:
+            running.setdefault(_workload(pod), Counter())[values.get(pod.node_name, "")] += 1
+    return running
+
+
 def _domain(
-    scratch: ScratchCluster, domain: LostDomain, running: Mapping[Workload, int], budget: Budget, *, is_alone: bool
+    scratch: ScratchCluster,
+    domain: LostDomain,
+    running: Mapping[Workload, Counter[str]],
+    budget: Budget,
+    *,
+    is_alone: bool,
 ) -> Steps:
     """Return a ``DomainLoss`` as JSON. ``is_alone``: no other domain is requested.
 
@@ -184,7 +202,7 @@ def _domain(
         "staticPods": domain.static,
         "evictsNothing": evicts_nothing,
         **{it.value: _total(losses[it]) if it in losses else None for it in LossVariant},
-        "workloads": [_row(it, losses, running[it], tied[it]) for it in workloads[:most]],
+        "workloads": [_row(it, losses, running.get(it, Counter()), tied[it]) for it in workloads[:most]],
         "moreWorkloads": max(0, len(workloads) - most),
     }
 
@@ -297,14 +315,15 @@ def _count(count: LossCount) -> dict[str, int]:
     }
 
 
-def _row(key: Workload, losses: Mapping[LossVariant, _Losses], running: int, tied: int) -> Mapping[str, Any]:
+def _row(key: Workload, losses: Mapping[LossVariant, _Losses], running: Counter[str], tied: int) -> Mapping[str, Any]:
     """Return a ``LostWorkload`` as JSON."""
     namespace, kind, name = key
     return {
         "namespace": namespace,
         "kind": kind,
         "name": name,
-        "running": running,
+        "running": running.total(),
+        "runningIn": dict(sorted(running.items(), key=lambda it: (-it[1], it[0]))[:MOST_RUNNING_IN]),
         "tiedByVolume": tied,
         **{it.value: _outcome(losses[it].get(key, _NOTHING)) if it in losses else None for it in LossVariant},
     }

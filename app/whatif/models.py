@@ -199,6 +199,9 @@ class LostWorkload(CamelModel):
     kind: str
     name: str
     running: int = Field(description="Pods that run in the whole cluster before the loss.")
+    running_in: dict[str, int] = Field(
+        description="The same by domain: the 10 domains with the most pods. Nodes without the label have the domain ''."
+    )
     tied_by_volume: int = Field(description="Pods in the domain with a volume that no other node can use.")
     gone: WorkloadOutcome | None
     tainted: WorkloadOutcome | None

@@ -216,6 +216,9 @@ class ExplainResponse(CamelModel):
     node: NodeExplanation | None = Field(description="Set if the request names a node.")
     bound: BoundNodeExplanation | None = Field(description="Set if the pod has a node.")
     home: PodHome | None = Field(description="Set if a plugin keeps the pod's home, or would make one.")
+    home_taints: list[str] = Field(
+        description="Taints of the home that the pod does not tolerate, without that of a cordon."
+    )
 
 
 class EqualPods(CamelModel):

@@ -469,6 +469,7 @@ class TestExplainSpread:
             "node": None,
             "bound": None,
             "home": None,
+            "homeTaints": [],
         }
 
         assert [(200, expected)] * 2 == [await ask(api, "explain", BY_NAME), await ask(api, "explain", {"pod": NEW})]
@@ -690,6 +691,7 @@ class TestExplainHome:
             "node": None,
             "bound": None,
             "home": None,
+            "homeTaints": [],
             "plugins": {
                 SPREAD: {"tables": [], "unblock": []},
                 "StickyNode": {"tables": [], "unblock": [sentence]},

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from app.config.profile import DEFAULT_PROFILES, Profile
 from app.config.settings import Settings
-from tests.api.service import VERSION, Api, example, serving
+from app.kube.meta_v1 import whole_seconds
+from tests.api.service import SAMPLE, VERSION, Api, example, serving
 from tests.api.small import FOREIGN, OURS, TOO_MANY, binding, by_name, request, saved
 from tests.apiserver import kubeconfig
 
@@ -129,6 +131,7 @@ async def test_status_tells_version_feeds_and_profiles(api: Api) -> None:
     assert {
         "version": VERSION,
         "problem": "",
+        "saved_at": whole_seconds(datetime.fromtimestamp(SAMPLE.stat().st_mtime, UTC)),
         "feeds": {
             kind: {"state": "saved", "objects": count, "age_seconds": 0, "left_out": []}
             for kind, count in {**OBJECTS, HOMES: status["feeds"][HOMES]["objects"]}.items()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,8 +19,10 @@ from playwright.sync_api import Browser, Route
 
 from app.commands import report
 from app.commands.service import Server
+from tests.api.service import SAMPLE
 from tests.browser.clusters import LONGEST, MARKUP, hostile
 from tests.browser.conftest import NORMAL, PHONE, Watched, opened
+from tests.browser.screenshots import SAVED_AT
 from tests.served import served
 
 ZONE: Final = quote("topology.kubernetes.io/zone", safe="")
@@ -169,6 +173,51 @@ def _serving(folder: Path, cluster: dict[str, Any]) -> Iterator[str]:
     file.write_text(json.dumps(cluster))
     with served(folder, "--cluster", file) as http:
         yield str(http.base_url).rstrip("/")
+
+
+def test_what_a_pod_with_a_home_is_told(watched: Watched, sample: str) -> None:
+    text = watched.open(sample, "/pod/machines/virt-launcher-cache01-x7k2p").locator("main").inner_text()
+
+    assert "This change lets it in." in text
+    assert "Cost: the VM starts elsewhere and gets a new home." in text
+    assert "uncordon node-a4 alone does not help: the pod does not tolerate the taint dedicated=gpu:NoSchedule." in text
+    assert "hard: the pod waits" in text
+
+
+def test_full_is_not_over_the_limit_and_a_cordoned_node_is_not_preferred(watched: Watched, sample: str) -> None:
+    page = watched.open(sample, "/workload/shop/Deployment/web")
+    zones = page.get_by_role("region", name="Pods by topology.kubernetes.io/zone")
+    nodes = page.get_by_role("region", name="Pods by kubernetes.io/hostname")
+
+    assert ["eu-1a"] == [it.split()[0] for it in zones.locator("tr:has(.badge.bad)").all_inner_texts()]
+    assert "full: one more would break it" in zones.locator("tr", has_text="eu-1b").inner_text()
+    assert "fewest pods, but cordoned" in nodes.locator("tr", has_text="node-a4").inner_text()
+    text = page.locator("main").inner_text()
+    assert "Now the fullest has 3, and the emptiest 1." in text
+    assert "DoNotSchedule only stops new pods; running pods stay where they are." in text
+
+
+def test_times_of_a_saved_cluster_end_at_its_date(watched: Watched, tmp_path: Path) -> None:
+    file = Path(shutil.copy(SAMPLE, tmp_path))
+    os.utime(file, (SAVED_AT, SAVED_AT))
+    with served(tmp_path, "--cluster", file) as http:
+        page = watched.open(str(http.base_url).rstrip("/"), "/")
+
+        page.get_by_role("status").get_by_text("file of 2026-11-02 10:30 UTC").wait_for()
+        assert "2 h" in page.locator("tr", has_text="shop/web-urgent").inner_text()
+        assert "11 nodes would fit but for this." in page.locator("main").inner_text()
+
+
+def test_a_zone_names_lost_pods_and_what_would_help(watched: Watched, sample: str) -> None:
+    page = watched.open(sample, f"/zone/{ZONE}/eu-1a")
+
+    assert "1 would be lost for good: batch/crunch-a1." in page.locator(".verdict").inner_text()
+    assert "nodeTaintsPolicy: Honor; then 0 would wait." in page.locator("main li").first.inner_text()
+    row = page.get_by_role("region", name="Workloads with pods in the zone").locator("tr", has_text="shop/web")
+    assert ["6", "eu-1a\xa03", "eu-1b\xa02", "eu-1c\xa01"] == row.locator("td").nth(1).inner_text().split("\n")
+
+    page.get_by_role("link", name="eu-1c").click()
+    page.get_by_text("1 would stay Terminating").wait_for()
 
 
 def test_hostile_names_are_text(browser: Browser, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.analysis.bound import GONE, STAYS, UNREADABLE, BoundNode, bound_node
+from app.analysis.bound import GONE, STAYS, UNREADABLE, BoundNode, bound_node, lasting_taints
 from app.kube.kinds import NODES
 from tests.builders import JsonObject, constraint, taint, toleration
 from tests.harness import World
@@ -75,3 +75,17 @@ def test_a_node_that_is_gone_or_cannot_be_decoded() -> None:
     assert BoundNode("gone", {}, GONE) == described(world, asked)
     world.cluster.mark_unreadable(NODES, ("", "gone"), "odd")
     assert BoundNode("gone", {}, UNREADABLE) == described(world, asked)
+
+
+def test_taints_that_stay_after_an_uncordon() -> None:
+    taints = [
+        taint("node.kubernetes.io/unschedulable", "NoSchedule"),
+        taint("dedicated", "NoSchedule", "gpu"),
+        taint("old", "PreferNoSchedule"),
+        taint("tolerated", "NoExecute"),
+    ]
+    world = World(node("a", taints=taints, unschedulable=True), profile=COMPLETE)
+    waiting = world.pod(pod(tolerations=[toleration("tolerated", "Exists")]))
+
+    assert ["dedicated=gpu:NoSchedule"] == lasting_taints(waiting, "a", world.cluster)
+    assert [] == lasting_taints(waiting, "gone", world.cluster)

@@ -35,7 +35,7 @@ def numbers(**given: Any) -> JsonObject:
 
 def workload(name: str = "web", kind: str = "Deployment", **more: Any) -> JsonObject:
     variants = {it: numbers() for it in ("gone", "tainted", "full")}
-    named = {"namespace": "shop", "kind": kind, "name": name, "running": 6, "tiedByVolume": 0}
+    named = {"namespace": "shop", "kind": kind, "name": name, "running": 6, "runningIn": {"c": 6}, "tiedByVolume": 0}
     return {**named, **variants, **more}
 
 

@@ -25,7 +25,7 @@ def test_the_three_variants_differ() -> None:
     """A zone that is gone does not count. A tainted zone and a full zone count, and their minimum of 0 pods stays."""
     found = row(scratch_of(*ZONES, *replicas(spread=[constraint(ZONE, app="web")])))
 
-    assert 3 == found["running"]
+    assert (3, {"a": 1, "b": 1, "c": 1}) == (found["running"], found["runningIn"])
     assert {"gone": (1, 1, 0), "tainted": (1, 0, 1), "full": (1, 0, 1)} == {it: numbers(found[it]) for it in VARIANTS}
     assert [("PodTopologySpread", 2)] == [(it["plugin"], it["count"]) for it in found["tainted"]["reasons"]]
 
