@@ -162,9 +162,9 @@ class SpreadBlocks:
         return frozenset(alone)
 
     async def _judged(self, framework: Framework, pod: Pod, names: Sequence[str]) -> tuple[Judgement, bool]:
-        """Judge the nodes ``names`` with the filters of explain. Return True too if the verdicts are incomplete.
+        """Judge the nodes ``names`` with the filters of explain. The second value is true if the result is incomplete.
 
-        They are incomplete if a filter gave none, if the snapshot of explain lacks the pod, or without nodes.
+        It is incomplete if a filter gave no verdict, if the snapshot of explain lacks the pod, or if ``names`` is empty.
         """
         judgement, name = Judgement(), framework.scheduler_name
         cluster = self._snapshot.cluster

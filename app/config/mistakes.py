@@ -293,7 +293,7 @@ def as_model(kind: Any) -> type[BaseModel] | None:
 
 
 def _item(kind: Any) -> Any:
-    """Return the element type of a list or set, or the value type of a mapping; ``None`` for other types."""
+    """Return the element type of a tuple, list or set, or the value type of a mapping; ``None`` for other types."""
     if get_origin(kind) in (tuple, list, frozenset, set):
         return get_args(kind)[0]
     return get_args(kind)[1] if get_origin(kind) in (dict, Mapping) else None

@@ -67,7 +67,9 @@ _SERVED: Final = Decoder[_ServedResources](_ServedResources)
 
 
 class KubeClient:
-    """Client that authenticates with ``credentials``. Methods raise only the errors of ``app.kube.api_errors``.
+    """Client that authenticates with ``credentials``.
+
+    Methods raise only the errors of ``app.kube.api_errors``, and those of a caller's check before a write.
 
     All timeouts are in seconds.
     """

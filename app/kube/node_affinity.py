@@ -65,7 +65,10 @@ class NodeSelectorTerm(Struct, frozen=True, gc=False):
         return bool(self.expressions or self.fields) and all(it.well_formed for it in self.expressions)
 
     def names(self) -> frozenset[str] | None:
-        """Return the node names that all In requirements on ``metadata.name`` allow; without any, return ``None``."""
+        """Return the node names that all In requirements on ``metadata.name`` allow.
+
+        The set is empty if they contradict each other. ``None``: there is no such requirement.
+        """
         named = [frozenset(it.values) for it in self.fields if it.key == NAME_FIELD and it.operator == IN]
         return frozenset.intersection(*named) if named else None
 

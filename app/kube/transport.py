@@ -39,7 +39,9 @@ _UNAUTHORIZED: Final = 401
 
 
 class Transport:
-    """Sender of requests to the API server of ``credentials``. Methods raise only errors of ``app.kube.api_errors``.
+    """Sender of requests to the API server of ``credentials``.
+
+    Methods raise only the errors of ``app.kube.api_errors``, and those of a caller's check before a write.
 
     ``network`` replaces the network in tests.
     """

@@ -116,8 +116,9 @@ class CachedVerdicts(PluginEntry):
         return super().weight() + NAME_BYTES * self.evaluated.size() + _REJECTION_BYTES * len(self.rejected)
 
     def refresh(self, snapshot: Snapshot, evaluate: Evaluate) -> None:
-        """Drop the verdicts on changed nodes. Changed nodes that were rejected are evaluated again, so that the stamp
-        stays the same if the rejections are unchanged.
+        """Drop the verdicts on changed nodes. If few changed nodes were rejected, evaluate these again.
+
+        The stamp then stays the same if their rejections are unchanged.
         """
         changed = self.changed(snapshot)
         if changed is None:

@@ -1,4 +1,4 @@
-"""Drain of nodes: evicts the pods of a node in waves, as their budgets allow, and places new pods for them.
+"""Simulated drain of nodes: in waves, evicts the pods of a node as budgets allow, and places new pods for them.
 
 The rules are those of ``kubectl drain --ignore-daemonsets --force --delete-emptydir-data``: a pod is evicted as soon as
 its budgets allow that. Once the new pods of a wave are placed, they count as ready, and the next wave begins. Pods of

@@ -40,10 +40,10 @@ _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 def add_object(obj: Mapping[str, Any], namespace: str, cluster: Cluster, changes: ManifestPods) -> bool:
-    """Add an object that filters read to ``changes.objects``. Return false if no filter reads its kind.
+    """Add the object to ``changes.objects`` if filters read its kind; otherwise return false.
 
-    An existing object that takes precedence only adds a note. ``namespace``: used if the object names none. Raises
-    ``BadField``.
+    If the cluster's own version of the object takes precedence, only add a note. ``namespace``: used if the object
+    names none. Raises ``BadField``.
     """
     kind = _READ.get((text_at(obj, ("apiVersion",)), str(obj["kind"])))
     if kind is None:

@@ -156,7 +156,10 @@ class ApiRecorder:
             self._enqueue(series)
 
     def _enqueue(self, series: Series) -> None:
-        """Queue a series, unless it is queued already. A queued series is written with its count at that time."""
+        """Queue a series, unless it is queued already or there is no room for it.
+
+        The count that is written is the count at the time of the write.
+        """
         if series.queued or not self._makes_room(series.namespace):
             return
         self._queue.add(series)
