@@ -106,7 +106,9 @@ async def play(
     report.add("memory after the first batch", round(before, 1), unit=" MB")
     report.add("memory at the end", round(after, 1), unit=" MB")
     report.add("growth of memory", round(after - before, 1), limits.growth, unit=" MB")
-    report.add("most memory, minus that after the first batch", round(tally.peak - before, 1), limits.growth, unit=" MB")
+    report.add(
+        "most memory, minus that after the first batch", round(tally.peak - before, 1), limits.growth, unit=" MB"
+    )
     report.add("seconds", round(time.monotonic() - began, 1), unit=" s")
     report.details |= {
         "families": dict(tally.sent),
