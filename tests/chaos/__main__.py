@@ -116,7 +116,7 @@ def memory(events: int, seed: int) -> Report:
     command = [sys.executable, "-m", "tests.conformance.soak", f"--events={events}", f"--seed={seed}"]
     told = [json.loads(it) for it in subprocess.run(command, capture_output=True, check=False).stdout.splitlines()]
     report.add("growth, percent", round(100 * told[-1]["growth"], 2), 100 * soak.ALLOWED_GROWTH, unit=" %")
-    report.add("differences in recounts on the way", sum(len(it["wrong"]) for it in told), 0)
+    report.add("differences in recounts during the run", sum(len(it["wrong"]) for it in told), 0)
     report.details["reports"] = told
     return report
 

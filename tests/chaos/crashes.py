@@ -166,8 +166,8 @@ def _crash(arena: Arena, pod: Pod, homeport: Homeport, count: int, seed: int, re
             progress(f"{number + 1} crashes")
     told = percentiles(gaps)
     report.add("crashes", len(gaps))
-    report.add("median of the time until the next verdict", round(told["p50"], 2), unit=" s")
-    report.add("longest of it", round(told["max"], 2), LEASE_SECONDS / 2, unit=" s")
+    report.add("median time until the next verdict", round(told["p50"], 2), unit=" s")
+    report.add("longest time until the next verdict", round(told["max"], 2), LEASE_SECONDS / 2, unit=" s")
     return tally
 
 
@@ -182,10 +182,10 @@ def _let_go(proxy: FaultProxy, bound: Sequence[float], crashed: float, seconds: 
 def _judge(report: Report, arena: Arena, pod: Pod, homeport: Homeport, tally: Waves, audit_log: Path) -> None:
     waves.judge(report, tally)
     late = checker.bound_after_fence(arena.observer.history(), bound_by(audit_log), pod.ended)
-    report.add("bindings of an ended process that landed after its pod was fenced", len(late), 0)
+    report.add("bindings after the fence", len(late), 0)
     arrived, landed = _arrived_late(audit_log, pod.ended)
-    report.add("bindings that arrived after the crash of their sender", arrived)
-    report.add("of them, landed before the fence", landed - len(late))
+    report.add("bindings that arrived after their process was killed", arrived)
+    report.add("of these accepted before the fence", landed - len(late))
     report.details["late"] = late[:EVIDENCE]
     senders = bound_by(audit_log)
     report.details["senders"] = {it["pod"]: senders.get(it["pod"]) for it in report.details["violations"]}

@@ -231,14 +231,14 @@ def _judge_homes(report: Report, campaign: Campaign) -> None:
     lost = [*found.lost, *(it for rest in lives.unrest for it in rest.lost)]
     invented = [*found.invented, *(it for rest in lives.unrest for it in rest.invented)]
     marks = [*found.marks, *(it for rest in lives.unrest for it in rest.marks)]
-    report.add("homes, of machines and of ordinals", sum(map(bool, lives.truth.values())))
+    report.add("homes of VirtualMachines and StatefulSet pods", sum(map(bool, lives.truth.values())))
     for reason, times in sorted(found.by.items()):
-        report.add(f"homes written, by {reason or 'nothing'}", times)
+        report.add(f"homes written, reason: {reason or 'none'}", times)
     report.add("homes lost", len(lost), 0)
-    report.add("homes invented", len(invented), 0)
-    report.add("marks beside a home that are wrong", len(marks), 0)
-    report.add("clocks of homes lost, moved or begun too soon", len(found.clocks), 0)
-    report.add("pods that did not come home", len(lives.strayed), 0)
+    report.add("homes written without a reason", len(invented), 0)
+    report.add("wrong annotations beside a home", len(marks), 0)
+    report.add("wrong home-since annotations", len(found.clocks), 0)
+    report.add("pods that are not on their home", len(lives.strayed), 0)
     wrong = {"lost": lost, "invented": invented, "marks": marks, "clocks": found.clocks, "strayed": lives.strayed}
     report.details["homes"] = {what: it[:EVIDENCE] for what, it in wrong.items()}
     report.details["stories"] = lives.stories
@@ -253,10 +253,10 @@ def _add_points(report: Report, log: Path, most_unreached: int | None) -> None:
     report.add("failpoints, before and after each await", len(every))
     report.add("of these reached", sum(passed[at] > 0 for at in every))
     report.add("of these killed at", len(made.keys() & set(every)))
-    report.add("failpoints of the upkeep of homes", len(of_homes))
+    report.add("failpoints of the reconciliation of homes", len(of_homes))
     report.add("of these never reached", sum(not passed[at] for at in of_homes), most_unreached)
     report.add("of these killed at", len(made.keys() & set(of_homes)))
-    report.add("of these passed least often, times", min(map(passed.__getitem__, of_homes)))
+    report.add("fewest passes of one of these", min(map(passed.__getitem__, of_homes)))
     report.details["kills"] = dict(made.most_common())
     report.details["passed"] = passed
     report.details["never reached"] = [at for at in every if not passed[at]]

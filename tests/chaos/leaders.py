@@ -117,8 +117,8 @@ def _fail(arena: Arena, replicas: Mapping[str, Homeport], count: int, seed: int,
     for how, found in gaps.items():
         told = percentiles(found)
         report.add(f"leader {how}", len(found))
-        report.add(f"leader {how}: median of the time until the next verdict", round(told["p50"], 2), unit=" s")
-        report.add(f"leader {how}: longest of it", round(told["max"], 2), unit=" s")
+        report.add(f"leader {how}: median time until the next verdict", round(told["p50"], 2), unit=" s")
+        report.add(f"leader {how}: longest time until the next verdict", round(told["max"], 2), unit=" s")
         report.details[f"seconds until the next verdict, leader {how}"] = {
             **told,
             "all": [round(it, 3) for it in found],
@@ -210,7 +210,7 @@ def _judge(report: Report, arena: Arena, replicas: Mapping[str, Homeport], tally
     holders = {_address(it): name for name, it in replicas.items()}
     lease = f"{LEASE['resourceNamespace']}/{LEASE['resourceName']}"
     late = checker.late_bindings(arena.observer.history(), lease, bound_by(audit_log), holders)
-    report.add("bindings of one who no longer led that landed", len(late), 0)
+    report.add("bindings by a replica that no longer led", len(late), 0)
     report.details["late"] = late[:EVIDENCE]
     for homeport in replicas.values():
         waves.consistency(report, homeport)

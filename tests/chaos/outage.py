@@ -78,7 +78,9 @@ def outages(seconds: float, limit: float, seed: int) -> Report:
         for name, outage in seen.items():
             _add(report, name, outage, limit, READY_SECONDS if seconds >= TIMED_FROM_SECONDS else None)
             again = [it - outage.ended for it in waves.bound_at(arena.observer.history()) if it > outage.ended]
-            report.add(f"{name}: first pod bound after its end", round(min(again, default=PATIENCE), 2), unit=" s")
+            report.add(
+                f"{name}: time from its end until a pod is bound", round(min(again, default=PATIENCE), 2), unit=" s"
+            )
         _judge(report, arena, stuck)
         waves.consistency(report, homeport)
     return report
@@ -131,9 +133,9 @@ def _steady_load(arena: Arena) -> Iterator[None]:
 
 
 def _add(report: Report, name: str, outage: Outage, limit: float, ready_within: float | None) -> None:
-    report.add(f"{name}: verdicts asked for on a picture beyond the limit", outage.asked_beyond(limit))
-    report.add(f"{name}: of these decided", outage.wrong(limit), 0)
-    report.add(f"{name}: ready after its end", round(outage.ready - outage.ended, 2), ready_within, unit=" s")
+    report.add(f"{name}: filter calls after maxFeedAge", outage.asked_beyond(limit))
+    report.add(f"{name}: of these with a decision", outage.wrong(limit), 0)
+    report.add(f"{name}: time from its end until ready", round(outage.ready - outage.ended, 2), ready_within, unit=" s")
     decided = [round(it.sent - outage.began, 2) for it in outage.probes if it.decided and it.sent < outage.ended]
     report.details[f"{name}: seconds into the outage at which was decided"] = percentiles(decided)
 
@@ -143,8 +145,8 @@ def _judge(report: Report, arena: Arena, stuck: Sequence[str]) -> None:
     order = checker.judge_order(history)
     mine = [it for it in order.violations if f"/{SHARED}-" not in it.pod]
     report.add("pods bound", order.binds)
-    report.add("violations in the order of acceptance", len(mine), 0)
-    report.add("of the app that others place too, before the watch showed it", len(order.violations) - len(mine))
+    report.add("bindings that violated a hard constraint", len(mine), 0)
+    report.add("such bindings of the app that other clients also place", len(order.violations) - len(mine))
     report.add("pods bound twice", len(checker.bound_twice(history)), 0)
     report.add("pods stuck", len(stuck), 0)
     report.details["violations"] = [waves.evidence(it) for it in order.violations[:EVIDENCE]]

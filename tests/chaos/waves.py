@@ -213,8 +213,8 @@ def beyond(binds: int, per_app: int, seed: int, *, together: bool) -> Report:
                 waves.play(pods, deletions=per_app, judge_rest=False)
             order = checker.judge_order(waves.arena.observer.history(), option)
             report.add(f"{name}: pods bound", order.binds)
-            report.add(f"{name}: violations in the order of acceptance", len(order.violations), 0)
-            report.add(f"{name}: excused by a deletion since the pod was created", len(order.excused))
+            report.add(f"{name}: bindings that violated a hard constraint", len(order.violations), 0)
+            report.add(f"{name}: violations excused by a deletion", len(order.excused))
             report.details[name] = [evidence(it) for it in order.violations[:EVIDENCE]]
             report.details[f"{name}: waiting"] = waves.tally.stuck[:EVIDENCE]
             consistency(report, homeport)
@@ -262,9 +262,9 @@ def judge(report: Report, waves: Waves, wanted: float | None = 0) -> None:
     history = waves.arena.observer.history()
     order = checker.judge_order(history)
     report.add("pods bound", order.binds)
-    report.add("violations at rest", len(waves.tally.at_rest), wanted)
-    report.add("violations in the order of acceptance", len(order.violations), wanted)
-    report.add("excused by a deletion since the pod was created", len(order.excused))
+    report.add("violations with no bind in flight", len(waves.tally.at_rest), wanted)
+    report.add("bindings that violated a hard constraint", len(order.violations), wanted)
+    report.add("violations excused by a deletion", len(order.excused))
     report.add("pods bound twice", len(checker.bound_twice(history)), wanted)
     report.add("pods stuck", len(waves.tally.stuck), wanted)
     report.add("pods bound per second", round(order.binds / max(waves.tally.seconds, 1e-9), 1), unit="/s")
@@ -275,7 +275,7 @@ def judge(report: Report, waves: Waves, wanted: float | None = 0) -> None:
 def consistency(report: Report, homeport: Homeport) -> None:
     """Homeport's own recount of its picture."""
     differences = homeport.get("/api/v1/check")["differences"]
-    report.add("differences in a recount of the picture", len(differences), 0)
+    report.add("differences between snapshot and recount", len(differences), 0)
     report.details["differences"] = differences[:EVIDENCE]
 
 
@@ -311,8 +311,8 @@ def conflicts(binds: int, per_app: int, seed: int) -> Report:
         outcomes = homeport.outcomes("bind")
         refused = outcomes.get("bind_conflict", 0)
         share = 100.0 * refused / max(sum(outcomes.values()), 1)
-        report.add("binds answered with a conflict", refused)
-        report.add("of all binds", round(share, 3), 0.1, unit=" %")
+        report.add("binds that ended in a conflict", refused)
+        report.add("share of all binds", round(share, 3), 0.1, unit=" %")
         report.details["outcomes"] = outcomes
         report.details["due bind waits"] = histogram(homeport, "homeport_expected_bind_wait_seconds")
         gaps = [after - before for before, after in pairwise(bound_at(arena.observer.history()))]

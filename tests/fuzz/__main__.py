@@ -94,19 +94,21 @@ async def play(
     report = Report(f"{part}, seed {seed}")
     report.add(f"{part} sent", sum(tally.sent.values()))
     if part in ("requests", "amounts"):
-        report.add("answers asked for", tally.asks)
+        report.add("requests that need an answer", tally.asks)
     report.add("breaches", findings.count("breach"), 0)
     report.add("crashes", findings.count("crash"), 0)
     report.add(f"standstills beyond {limits.step_ms:g} ms", findings.count("standstill"), 0)
-    report.add("such that did not come again with the same cases", tally.not_again)
+    report.add("standstills that did not occur again", tally.not_again)
     report.add("longest step, processor time", tally.longest_step_ms, unit=" ms")
     if part in ("objects", "large"):
-        report.add("slowest marker", round(tally.slowest_marker, 2), unit=" s")
+        report.add("longest time until a valid object was in the snapshot", round(tally.slowest_marker, 2), unit=" s")
     before, after = tally.memory[min(1, len(tally.memory) - 1)], tally.memory[-1]
     report.add("memory after the first batch", round(before, 1), unit=" MB")
     report.add("memory at the end", round(after, 1), unit=" MB")
-    report.add("growth", round(after - before, 1), limits.growth, unit=" MB")
-    report.add("most memory, above the first", round(tally.peak - before, 1), limits.growth, unit=" MB")
+    report.add("growth of memory", round(after - before, 1), limits.growth, unit=" MB")
+    report.add(
+        "most memory, minus that after the first batch", round(tally.peak - before, 1), limits.growth, unit=" MB"
+    )
     report.add("seconds", round(time.monotonic() - began, 1), unit=" s")
     report.details |= {
         "families": dict(tally.sent),
