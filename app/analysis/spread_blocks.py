@@ -164,7 +164,7 @@ class SpreadBlocks:
     async def _judged(self, framework: Framework, pod: Pod, names: Sequence[str]) -> tuple[Judgement, bool]:
         """Judge the nodes ``names`` with the filters of explain. The second value is true if the result is incomplete.
 
-        It is incomplete if a filter gave no verdict, if the snapshot of explain lacks the pod, or if ``names`` is empty.
+        It is incomplete if a filter gave no verdict, if the snapshot of explain lacks the pod, or without ``names``.
         """
         judgement, name = Judgement(), framework.scheduler_name
         cluster = self._snapshot.cluster
