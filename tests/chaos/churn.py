@@ -35,7 +35,7 @@ _SHARE_NEVER_EVICTED: Final = 0.05
 _MOST_WAITING: Final = 3
 """Maximum number of pods of one kind that wait in a group before no further one is created."""
 
-_CHURN_SECONDS: Final = 0.03
+_CHURN_SECONDS: Final = 0.05
 _BUDGET_SECONDS: Final = 0.1
 _EXPECTED: Final = (404, 409, 429)
 """Refusals that a client meets under churn: the pod is gone, was written, or is guarded."""
@@ -221,7 +221,7 @@ class Cluster:
 
     def churn(self, over: threading.Event) -> None:
         """Create and delete pods at random."""
-        acts = {self._arrive: 6, self._arrive_low: 3, self._finish: 5, self._finish_low: 1, self._give_up: 1}
+        acts = {self._arrive: 8, self._arrive_low: 4, self._finish: 8, self._finish_low: 1, self._give_up: 1}
         while not over.wait(self.chance.expovariate(1 / _CHURN_SECONDS)):
             [act] = self.chance.choices([*acts], [*acts.values()])
             act(self.chance.choice(GROUPS))
@@ -244,7 +244,8 @@ class Cluster:
         self._replace(group)
 
     def _finish(self, group: Group) -> None:
-        if bound := self._pods(group, is_low=False, is_waiting=False):
+        bound = self._pods(group, is_low=False, is_waiting=False)
+        if len(bound) > group.places / 2:
             name = name_of(self.chance.choice(bound))
             self._try(lambda: self.client.delete("Pod", name, grace_seconds=self.chance.choice((0, _GRACE_SECONDS))))
             self.done["deleted higher"] += 1
@@ -259,7 +260,8 @@ class Cluster:
                 self.done["evicted by users"] += 1
 
     def _give_up(self, group: Group) -> None:
-        if waiting := self._pods(group, is_low=False, is_waiting=True):
+        waiting = self._pods(group, is_low=False, is_waiting=True)
+        if len(waiting) == _MOST_WAITING:
             name = name_of(self.chance.choice(waiting))
             self._try(lambda: self.client.delete("Pod", name))
             self.done["deleted higher that waited"] += 1

@@ -2,8 +2,8 @@
 
 Zone ``zone-c`` is closed by a taint. It counts for spread, with no pods, so each other domain holds at most ``maxSkew``
 pods of a group. Pods of low priority fill these places. Each pod of a higher priority then needs a preemption. Some
-pods of low priority are bound without a scheduler, so that a domain has more than ``maxSkew`` pods: one more pod then needs
-several evictions.
+pods of low priority are bound without a scheduler, so that a domain has more than ``maxSkew`` pods: one more pod then
+needs several evictions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.beside import beside
 from tests.chaos import checker
@@ -33,6 +33,7 @@ USER: Final = "homeport"
 SETTINGS: Final = {
     "profiles": [{"schedulerName": "*", "preemption": "Own"}],
     "maxPlansPerSecond": 20,
+    "explain": "complete",
     "leaderElection": {
         "leaderElect": True,
         "leaseDuration": "2s",
