@@ -32,6 +32,11 @@ _LONGEST_TERMINATION: Final = 3.0
 _LONGEST_START: Final = 0.3
 _SHARE_PAST_CONSTRAINTS: Final = 0.15
 _SHARE_NEVER_EVICTED: Final = 0.05
+_SMALLEST_SHARE: Final = 0.2
+_LARGEST_SHARE: Final = 0.5
+"""Shares of a group's places that pods of higher priority take."""
+
+_SHARE_BEYOND: Final = 0.05
 _MOST_WAITING: Final = 3
 """Maximum number of pods of one kind that wait in a group before no further one is created."""
 
@@ -75,15 +80,10 @@ class Group:
 
 
 ZONE, HOST = objects.ZONE_LABEL, objects.HOSTNAME_LABEL
+_KINDS: Final = (((ZONE,), 3), ((HOST,), 1), ((ZONE, HOST), 3), ((ZONE,), 4), ((HOST,), 2), ((ZONE, HOST), 4))
 GROUPS: Final = tuple(
-    Group(f"group-{number}", keys, skew, is_guarded=not number % 3)
-    for number, (keys, skew) in enumerate(
-        [
-            ((ZONE,), 3), ((HOST,), 1), ((ZONE, HOST), 2), ((ZONE,), 1), ((ZONE,), 4), ((HOST,), 1),
-            ((ZONE, HOST), 3), ((ZONE,), 2), ((HOST,), 2), ((ZONE,), 4), ((ZONE,), 1), ((ZONE, HOST), 1),
-        ]
-    )
-)  # fmt: skip
+    Group(f"group-{number}", *_KINDS[number % len(_KINDS)], is_guarded=number % 4 == 0) for number in range(24)
+)
 
 
 @dataclass(order=True)
@@ -237,7 +237,10 @@ class Cluster:
         ]
 
     def _arrive(self, group: Group) -> None:
-        if len(self._pods(group, is_low=False, is_waiting=True)) < _MOST_WAITING:
+        """Create a pod of a higher priority. Most come only if other pods of higher priority left places."""
+        bound = self._pods(group, is_low=False, is_waiting=False)
+        is_full = len(bound) > group.places * _LARGEST_SHARE and self.chance.random() > _SHARE_BEYOND
+        if not is_full and len(self._pods(group, is_low=False, is_waiting=True)) < _MOST_WAITING:
             self.create(group, self.chance.choice(HIGHER))
 
     def _arrive_low(self, group: Group) -> None:
@@ -245,7 +248,7 @@ class Cluster:
 
     def _finish(self, group: Group) -> None:
         bound = self._pods(group, is_low=False, is_waiting=False)
-        if len(bound) > group.places / 2:
+        if len(bound) > group.places * _SMALLEST_SHARE:
             name = name_of(self.chance.choice(bound))
             self._try(lambda: self.client.delete("Pod", name, grace_seconds=self.chance.choice((0, _GRACE_SECONDS))))
             self.done["deleted higher"] += 1

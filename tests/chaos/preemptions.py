@@ -55,7 +55,7 @@ _AUDIT_POLICY: Final = {
         {"level": "None"},
     ],
 }
-_KILL_SECONDS: Final = (5.0, 20.0)
+_KILL_SECONDS: Final = (10.0, 50.0)
 _LONGEST_DELAY_AFTER_NOMINATION: Final = 0.1
 _LONGEST_AWAY: Final = 1.0
 _STALLED_SECONDS: Final = 120.0
@@ -116,7 +116,7 @@ def _play(cluster: Cluster, homeport: Homeport, wanted: int, seed: int) -> list[
     def kill(over: threading.Event) -> None:
         while not over.wait(chance.uniform(*_KILL_SECONDS)):
             cluster.nominated.clear()
-            if not cluster.nominated.wait(_KILL_SECONDS[0]):
+            if not cluster.nominated.wait(_KILL_SECONDS[1]):
                 continue
             time.sleep(chance.uniform(0, _LONGEST_DELAY_AFTER_NOMINATION))
             homeport.kill()
