@@ -396,6 +396,7 @@ class HomeportService:
             monotonic,
             self._metrics,
             self._events,
+            self._nominations,
             per_second=self._settings.max_plans_per_second,
         )
 

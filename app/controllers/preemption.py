@@ -26,6 +26,7 @@ from typing import Final
 import structlog
 
 from app.controllers.cases import is_settled
+from app.controllers.nominations import CountedNominations
 from app.controllers.preemption_steps import PLAN_SECONDS, PreemptionSteps
 from app.controllers.preemptor import Preemptor
 from app.controllers.victim_search import FoundVictims, find_victims
@@ -87,12 +88,14 @@ class PreemptionController:
         clock: Clock,
         metrics: Metrics,
         events: EventRecorder,
+        nominations: CountedNominations,
         *,
         per_second: int,
     ) -> None:
         self._context = context
         self._cluster = context.cluster
         self._plans: dict[str, str] = {}
+        self._nominations = nominations
         self._catch_up = catch_up
         self._stays = stays
         self._steps = PreemptionSteps(context, evictor, stays, clock, events)
@@ -180,7 +183,7 @@ class PreemptionController:
 
     def _begin_waiting(self, pod: Pod, node: str) -> None:
         case = self._cases[pod.uid] = Preemptor(pod, tuple, self._clock())
-        self._plans[pod.uid] = node
+        self._begin_plan(pod, node)
         case.task = asyncio.create_task(self._finish(case, node))
 
     async def _finish(self, case: Preemptor, node: str) -> None:
@@ -190,7 +193,7 @@ class PreemptionController:
             if result not in ("bound", "withdrawn"):
                 await self._steps.clear(case.pod, node)
         finally:
-            self._plans.pop(case.pod.uid, None)
+            self._end_plan(case.pod.uid)
             self._cases.pop(case.pod.uid, None)
 
     async def _handle(self, case: Preemptor) -> None:
@@ -262,18 +265,18 @@ class PreemptionController:
                 self._postpone(case)
             if choice is None or not self._may_plan(case):
                 return self._waiting(case) is not None
-            self._plans[case.pod.uid] = choice.node
+            self._begin_plan(case.pod, choice.node)
             until = self._clock() + PLAN_SECONDS
             try:
                 evicted: list[Pod] = []
                 result = await self._steps.evict(case.pod, choice, evicted)
             except BaseException:
-                self._plans.pop(case.pod.uid, None)
+                self._end_plan(case.pod.uid)
                 raise
         try:
             result = result or await self._steps.until_bound(case.pod, choice.node, until)
         finally:
-            self._plans.pop(case.pod.uid, None)
+            self._end_plan(case.pod.uid)
         self._metrics.preemption_plans.labels(result).inc()
         _LOG.info("preemption", pod=str(case.pod), node=choice.node, victims=[str(it) for it in evicted], result=result)
         if result in ("bound", "withdrawn"):
@@ -285,6 +288,14 @@ class PreemptionController:
         else:
             await self._steps.clear(case.pod, choice.node)
         return True
+
+    def _begin_plan(self, pod: Pod, node: str) -> None:
+        self._plans[pod.uid] = node
+        self._nominations.reserve(pod, node)
+
+    def _end_plan(self, uid: str) -> None:
+        self._plans.pop(uid, None)
+        self._nominations.release(uid)
 
     async def _found(self, case: Preemptor) -> FoundVictims | None:
         pod = self._waiting(case)

@@ -80,7 +80,14 @@ class Group:
 
 
 ZONE, HOST = objects.ZONE_LABEL, objects.HOSTNAME_LABEL
-_KINDS: Final = (((ZONE,), 3), ((HOST,), 1), ((ZONE, HOST), 3), ((ZONE,), 4), ((HOST,), 2), ((ZONE, HOST), 4))
+_KINDS: Final[Sequence[tuple[Sequence[str], int]]] = (
+    ((ZONE,), 3),
+    ((HOST,), 1),
+    ((ZONE, HOST), 3),
+    ((ZONE,), 4),
+    ((HOST,), 2),
+    ((ZONE, HOST), 4),
+)
 GROUPS: Final = tuple(
     Group(f"group-{number}", *_KINDS[number % len(_KINDS)], is_guarded=number % 4 == 0) for number in range(24)
 )

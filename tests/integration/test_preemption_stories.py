@@ -261,6 +261,28 @@ def test_p6_the_place_is_kept_from_the_victims_successor(plane: ControlPlane, st
         assert [] == [name for number in range(5) if client.node_of(name := f"again-{number}")]
 
 
+def test_p6_the_place_is_kept_on_every_node_of_the_domain(plane: ControlPlane, start: Start) -> None:
+    """Without a scheduler: the high pod is refused and not tried again, and a low pod is tried on another node."""
+    client = plane.client
+    zones(client, "a2")
+    running(client, "low-0")
+    homeport = start()
+
+    def passing(pod: dict[str, Any]) -> list[str]:
+        answer = HTTP.post(f"{homeport.url}/filter", json={"Pod": pod, "NodeNames": ["a1", "a2"]}).json()
+        return sorted(answer["NodeNames"] or ())
+
+    high, again = (client.create(web(name, priority)) for name, priority in (("high", HIGH), ("again", LOW)))
+    before = [passing(high), passing(again)]
+    client.wait_for(lambda: evicted(client), what="an eviction")
+    during = passing(again)
+    client.wait_for(lambda: plans(homeport), timeout=20, what="the plan to end")
+    client.wait_for(lambda: passing(again), what="the place to be free again")
+
+    assert ([[], []], []) == (before, during)
+    assert {"timed_out": 1} == plans(homeport)
+
+
 def test_p6_a_higher_pod_takes_the_place_and_the_other_waits_or_starts_over(plane: ControlPlane, start: Start) -> None:
     client = plane.client
     zones(client)
