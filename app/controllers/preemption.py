@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
+from math import inf
 from typing import Final
 
 import structlog
@@ -211,14 +212,18 @@ class PreemptionController:
             self._cases.pop(case.pod.uid, None)
 
     async def _is_due_again(self, case: Preemptor) -> bool:
-        """Wait for the next call for the pod, or until its nomination is cleared.
+        """Wait for the next call for the pod, until its nomination is cleared, or until a node is a candidate again.
 
-        Return false if neither happens within ``_LONGEST_DELAY_SECONDS``, or if the pod does not wait any more.
+        Return false if nothing of this happens within ``_LONGEST_DELAY_SECONDS``, or if the pod does not wait any more.
+        The end of an exclusion is waited for longer, because the scheduler does not retry the pod for it.
         """
-        until = self._clock() + _LONGEST_DELAY_SECONDS
+        now = self._clock()
         was_nominated = bool(case.pod.nominated_node_name)
-        while self._clock() < until and self._newest(case) is not None:
-            if case.moved.is_set() or (was_nominated and not case.pod.nominated_node_name):
+        again = min((until for until in case.excluded.values() if until > now), default=inf)
+        last = now + _LONGEST_DELAY_SECONDS if again == inf else inf
+        while self._clock() < last and self._newest(case) is not None:
+            is_cleared = was_nominated and not case.pod.nominated_node_name
+            if is_cleared or case.moved.is_set() or self._clock() >= again:
                 return True
             await case.is_called(_LOOK_SECONDS)
         return False

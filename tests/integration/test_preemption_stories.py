@@ -299,6 +299,26 @@ def test_p6_a_higher_pod_takes_the_place_and_the_other_waits_or_starts_over(plan
     assert {"low-0"} <= {*evicted(client)}
 
 
+def test_p6_after_another_pod_took_the_place_the_node_is_tried_again(plane: ControlPlane, start: Start) -> None:
+    """Without a scheduler, so nothing calls Homeport again."""
+    client = plane.client
+    zones(client)
+    for number in range(2):
+        running(client, f"low-{number}")
+    homeport = start()
+
+    high = client.create(web("high", skew=2))
+    HTTP.post(f"{homeport.url}/filter", json={"Pod": high, "NodeNames": ["a1"]})
+    client.wait_for(lambda: evicted(client), what="an eviction")
+    client.create(web("highest", "highest"))
+    client.bind("highest", "a1")
+    client.wait_for(lambda: plans(homeport), what="the plan to end")
+    before = len(evicted(client))
+    client.wait_for(lambda: len(evicted(client)) == 2, timeout=60, what="another eviction")
+
+    assert (1, {"overtaken": 1}) == (before, {key: it for key, it in plans(homeport).items() if key == "overtaken"})
+
+
 @pytest.mark.parametrize(
     ("priority", "victim"),
     [
