@@ -198,8 +198,8 @@ def _judge_plans(reasons: _Reasons, plans: Sequence[Plan], judgement: VictimJudg
             continue
         until = min(last + BOUND_SECONDS, preemptor.bound[1])
         reason = reasons.of(plan, until)
-        if not reason and waited <= BOUND_SECONDS:
-            reason = "its pod was bound to another node"
+        if waited <= BOUND_SECONDS:
+            reason = reasons.of_other_node(plan.node)
         names = [f"{it.name} for {plan.preemptor} on {plan.node}" for it in plan.victims]
         (judgement.alone_by[reason] if reason else judgement.alone).extend(names)
 
@@ -225,6 +225,13 @@ class _Reasons:
             return "a later eviction was refused"
         is_killed = any(begins <= at <= min(until, begins + PLAN_SECONDS) for at in self.kills)
         return "Homeport was killed" if is_killed else ""
+
+    def of_other_node(self, node: str) -> str:
+        """Return the reason for a plan on this node whose pod was bound to another node."""
+        domains = [_labels(self.replay.nodes[it]) for it in (node, self.preemptor.node)]
+        keys = {it["topologyKey"] for it in hard_constraints(self.preemptor.pod)}
+        is_same = any(domains[0].get(key) == domains[1].get(key) for key in keys)
+        return f"its pod was bound to another node of {'the' if is_same else 'another'} domain"
 
     def _is_overtaken(self, node: str, begins: float, until: float) -> bool:
         pod, nodes = self.preemptor.pod, self.replay.nodes
