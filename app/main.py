@@ -397,7 +397,7 @@ class HomeportService:
             monotonic,
             self._metrics,
             self._events,
-            self._nominations.drop,
+            self._nominations,
             per_second=self._settings.max_plans_per_second,
         )
 

@@ -4,7 +4,7 @@ capacity.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from app.cache.cluster import Cluster
@@ -20,18 +20,22 @@ class CountedNominations:
 
     The guard's nominations reserve no capacity. Otherwise a nomination that fails would have rejected other pods for
     nothing. Hard constraints stay safe, because bind checks them against the newest snapshot.
+
+    A pod for which others are evicted counts on all nodes of the domains in which it takes a place. Otherwise a pod of
+    lower priority could take this place on another node of the domain.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._nodes = Newest[str, str](_MOST)
+        self._reserved: dict[str, tuple[Pod, frozenset[str]]] = {}
 
     def on(self, cluster: Cluster) -> CountedNominations:
         """Return the nominations in another snapshot of the same cluster, with the same record of the guard's
         nominations.
         """
         other = CountedNominations(cluster)
-        other._nodes = self._nodes
+        other._nodes, other._reserved = self._nodes, self._reserved
         return other
 
     def put(self, uid: str, node_name: str) -> None:
@@ -42,19 +46,47 @@ class CountedNominations:
         """Forget the guard's nomination of the pod with this UID, if there is one."""
         self._nodes.pop(uid, None)
 
+    def reserve(self, pod: Pod, node_name: str) -> None:
+        """Count the pod on all nodes of the domains of this node over which the pod is spread, while it waits."""
+        known = self._cluster.nodes.get(node_name)
+        labels: Mapping[str, str] = {} if known is None else known.node.labels
+        keys = {it.topology_key for it in pod.spec.spread if it.is_hard and it.topology_key in labels}
+        nodes = self._cluster.nodes.items() if labels else ()
+        names = {name for name, it in nodes if any(it.node.labels.get(key) == labels[key] for key in keys)}
+        self._reserved[pod.uid] = (pod, frozenset((node_name, *names)))
+
+    def release(self, uid: str) -> None:
+        """End the reservation for the pod with this UID, if there is one."""
+        self._reserved.pop(uid, None)
+
+    def _waiting(self) -> list[Pod]:
+        """Return the pods with a reserved place that have no node yet."""
+        known = [self._cluster.pod(*pod.key) for pod, _ in self._reserved.values()]
+        return [it for it in known if it is not None and it.uid in self._reserved and not it.node_name]
+
+    def _nodes_of(self, pod: Pod) -> frozenset[str]:
+        return self._reserved[pod.uid][1]
+
     def is_ours(self, pod: Pod) -> bool:
         """Return true if the pod's current nomination is by the sampling guard."""
         return bool(pod.nominated_node_name) and self._nodes.get(pod.uid) == pod.nominated_node_name
 
     def nominated(self, node_name: str) -> Collection[Pod]:
-        """Return the pods nominated to the node, without those that the sampling guard nominated."""
-        return [pod for pod in self._cluster.nominated(node_name) if not self.is_ours(pod)]
+        """Return the pods nominated to the node or with a place there, without those that the guard nominated."""
+        nominated = [pod for pod in self._cluster.nominated(node_name) if not self.is_ours(pod)]
+        if self._reserved:
+            known = {pod.uid for pod in nominated}
+            nominated += [pod for pod in self._waiting() if pod.uid not in known and node_name in self._nodes_of(pod)]
+        return nominated
 
     @property
     def nominated_nodes(self) -> Collection[str]:
         """Names of the nodes for which ``nominated`` returns at least one pod."""
         every = self._cluster.nominated_nodes
-        return {name for name in every if self.nominated(name)} if every else ()
+        if not every and not self._reserved:
+            return ()
+        nominated = {name for name in every if not all(map(self.is_ours, self._cluster.nominated(name)))}
+        return nominated.union(*map(self._nodes_of, self._waiting()))
 
     @property
     def generation(self) -> int:

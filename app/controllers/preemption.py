@@ -27,6 +27,7 @@ from typing import Final
 import structlog
 
 from app.controllers.cases import is_settled
+from app.controllers.nominations import CountedNominations
 from app.controllers.preemption_steps import PLAN_SECONDS, PreemptionSteps, Result
 from app.controllers.preemptor import LONGEST_DELAY_SECONDS, Preemptor, PriorityLock
 from app.controllers.preemptors import MOST_CASES, Preemptors
@@ -77,8 +78,7 @@ class PreemptionController:
 
     ``catch_up``: waits until the snapshot has everything that was written before the call. ``stays``: returns why a
     pod must not be evicted, or an empty string. ``is_sample``: returns true if a request with that number of nodes can
-    lack nodes that the scheduler's filters pass. ``forget_guard``: see ``PreemptionSteps``. ``per_second``: maximum
-    number of searches in a second.
+    lack nodes that the scheduler's filters pass. ``per_second``: maximum number of searches in a second.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class PreemptionController:
         clock: Clock,
         metrics: Metrics,
         events: EventRecorder,
-        forget_guard: Callable[[str], None],
+        nominations: CountedNominations,
         *,
         per_second: int,
     ) -> None:
@@ -100,11 +100,11 @@ class PreemptionController:
         self._catch_up = catch_up
         self._stays = stays
         self._is_sample = is_sample
-        self._steps = PreemptionSteps(context, evictor, stays, clock, events, forget_guard)
+        self._steps = PreemptionSteps(context, evictor, stays, clock, events, nominations.drop)
         self._clock = clock
         self._metrics = metrics
         self._pause = 1.0 / per_second
-        self.preemptors = Preemptors(self._handle, clock)
+        self.preemptors = Preemptors(self._handle, nominations, clock)
         self._delays = Newest[tuple[str, PodSpec], tuple[float, float]](_MOST_DELAYS)
         self._one_at_a_time = PriorityLock()
         self._next_at = 0.0
@@ -132,13 +132,13 @@ class PreemptionController:
         """
         for known in left:
             pod, node = self._cluster.pod(*known.key), known.annotations[PREEMPTING]
-            if pod is None or pod.uid != known.uid or is_settled(pod) or pod.uid in self.preemptors.plans:
+            if pod is None or pod.uid != known.uid or is_settled(pod) or self.preemptors.planned(pod.uid):
                 continue
             framework = self._context.framework_for(pod)
             is_nominated = framework is not None and framework.preempts and pod.nominated_node_name == node
             if framework is not None and is_nominated and await self._steps.fits(framework, pod, node):
                 self.preemptors.begin(pod, tuple, partial(self._finish, node))
-                self.preemptors.plans[pod.uid] = node
+                self.preemptors.begin_plan(pod, node)
             else:
                 await self._steps.clear(pod, node, attempts=1)
 
@@ -155,7 +155,7 @@ class PreemptionController:
         try:
             result = await self._steps.until_bound(case.pod, node, self._clock() + PLAN_SECONDS)
         finally:
-            self.preemptors.plans.pop(case.pod.uid, None)
+            self.preemptors.end_plan(case.pod.uid)
         if result not in ("bound", "withdrawn"):
             await self._steps.clear(case.pod, node)
 
@@ -245,18 +245,18 @@ class PreemptionController:
             choice = await self._choice(case)
             if not choice.pods or not self._may_plan(case):
                 return
-            self.preemptors.plans[uid] = choice.node
+            self.preemptors.begin_plan(case.pod, choice.node)
             evicted: list[Pod] = []
             until = self._clock() + PLAN_SECONDS
             try:
                 result = await self._steps.evict(case.pod, choice, evicted, until)
             except BaseException:
-                self.preemptors.plans.pop(uid, None)
+                self.preemptors.end_plan(uid)
                 raise
         try:
             result = result or await self._steps.until_bound(case.pod, choice.node, until)
         finally:
-            self.preemptors.plans.pop(uid, None)
+            self.preemptors.end_plan(uid)
         self._metrics.preemption_plans.labels(result).inc()
         _LOG.info("preemption", pod=str(case.pod), node=choice.node, victims=[str(it) for it in evicted], result=result)
         await self._ended(case, choice.node, result)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
+from app.controllers.nominations import CountedNominations
 from app.controllers.preemptor import Preemptor
 from app.framework.handle import Clock
 from app.kube.core_v1 import Pod
@@ -20,19 +21,28 @@ Handle = Callable[[Preemptor], Awaitable[None]]
 class Preemptors:
     """Implementation of ``PreemptionTracker``. ``handle`` handles a refused pod until it needs no eviction any more.
 
-    ``plans``: nodes of the plans in hand, by the UID of the pod. ``runs``: false if refused pods are ignored, because
-    this process does not lead.
+    While a plan is in hand, ``nominations`` counts the pod in the domains of its node. ``runs``: false if refused pods
+    are ignored, because this process does not lead.
     """
 
-    def __init__(self, handle: Handle, clock: Clock) -> None:
+    def __init__(self, handle: Handle, nominations: CountedNominations, clock: Clock) -> None:
         self._handle = handle
+        self._nominations = nominations
         self._clock = clock
         self._cases: dict[str, Preemptor] = {}
-        self.plans: dict[str, str] = {}
+        self._plans: dict[str, str] = {}
         self.runs = False
 
     def planned(self, uid: str) -> str:
-        return self.plans.get(uid, "")
+        return self._plans.get(uid, "")
+
+    def begin_plan(self, pod: Pod, node: str) -> None:
+        self._plans[pod.uid] = node
+        self._nominations.reserve(pod, node)
+
+    def end_plan(self, uid: str) -> None:
+        self._plans.pop(uid, None)
+        self._nominations.release(uid)
 
     def refused(self, pod: Pod, names: Callable[[], Iterable[str]]) -> None:
         case = self._cases.get(pod.uid)
@@ -67,7 +77,7 @@ class Preemptors:
         if len(self._cases) < MOST_CASES:
             return True
         lowest = min(
-            (it for it in self._cases.values() if it.pod.uid not in self.plans),
+            (it for it in self._cases.values() if it.pod.uid not in self._plans),
             key=lambda it: it.pod.spec.priority,
             default=None,
         )
@@ -108,4 +118,5 @@ class Preemptors:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._cases.clear()
-        self.plans.clear()
+        for uid in tuple(self._plans):
+            self.end_plan(uid)

@@ -16,6 +16,7 @@ from app.framework.points import PreFilterPlugin
 from app.framework.status import SKIP, SUCCESS, Code, Status, distinct
 from app.kube.core_v1 import Pod
 from app.runtime.guard import Guard, filter_each, plugin_error, timed_point
+from app.runtime.precedence import has_precedence
 from app.runtime.prefilter import NOT_NARROWED, PreFiltered
 from app.runtime.slots import ActiveFilters, PluginSlot, node_view, nodes_view, overrides, pod_view
 from app.runtime.snapshot import Nominations
@@ -279,16 +280,12 @@ class Filters:
         return status if isinstance(status, Status) else self.guard.checked(slot.name, "Filter", status)
 
     def nominated_to(self, node_name: str, pod: Pod) -> list[Pod]:
-        """Return the other served pods that are nominated to the node and have at least the pod's priority."""
+        """Return the other served pods for which the pod must leave room on the node."""
         nominated = self.nominations.nominated(node_name)
         if not nominated:
             return []
-        priority = pod.spec.priority
-        return [
-            other
-            for other in nominated
-            if other.uid != pod.uid and other.spec.priority >= priority and other.spec.scheduler_name in self.served
-        ]
+        served = self.served
+        return [it for it in nominated if it.spec.scheduler_name in served and has_precedence(it, node_name, pod)]
 
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
         """Check a node before a bind: run PreFilter and Filter for it. ``in_flight``: other assumed pods whose binds

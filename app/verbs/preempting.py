@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from app.framework.status import unresolvable
 from app.kube.core_v1 import Pod
 from app.kube.decoding import Decoder
 from app.memory.preemption_tracker import PreemptionTracker
 from app.runtime.framework import Framework
 from app.verbs.context import VerbContext
 from app.verbs.filter import FilterVerb
+from app.verbs.filter_answer import AnswerForm, FilterVerdict
 from app.verbs.outcome import Answer
 from app.verbs.preempt import PreemptVerb
 from app.wire.extender_answers import LongBody, encode_filter, encode_filter_nodes, encode_victims
@@ -25,6 +27,10 @@ from app.wire.extender_v1 import NodesRequest, PreemptionArgs, SplitArgs
 
 _SPREAD: Final = b"topology spread constraints"
 """Part of the reasons of PodTopologySpread. Other refusals are not reported, because no eviction helps."""
+
+
+_WAITS: Final = unresolvable("node(s) were not the one on which pods are evicted for this pod")
+"""Status of nodes while a plan for another node is in hand."""
 
 
 class PreemptingFilterVerb(FilterVerb):
@@ -60,6 +66,19 @@ class PreemptingFilterVerb(FilterVerb):
             self._tracker.refused(args.pod, lambda: every)
         planned = self._tracker.planned(args.pod.uid)
         return Answer(_with_failed(body, planned, whole=names is None), "no_fit") if planned else answer
+
+    def _evaluate(self, framework: Framework, form: AnswerForm, pod: Pod, *request: Any) -> FilterVerdict:
+        """Evaluate nodes as ``FilterVerb`` does. While a plan is in hand, only its node passes.
+
+        Otherwise the pod could be bound elsewhere after some evictions, and the others would be in vain.
+        """
+        verdict = super()._evaluate(framework, form, pod, *request)
+        planned = self._tracker.planned(pod.uid) if framework.preempts else ""
+        if planned not in verdict.names or set(verdict.passed) <= {planned}:
+            return verdict
+        passed = [planned] if planned in verdict.passed else []
+        rejected = {name: verdict.rejected.get(name, _WAITS) for name in verdict.names if name not in passed}
+        return FilterVerdict(verdict.names, passed, rejected, verdict.raw, lasts=False)
 
 
 def _names(request: SplitArgs) -> Sequence[str]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tests.chaos import crashes, kills, leaders, outage, overbook, restarts, waves
+from tests.chaos import crashes, kills, leaders, outage, overbook, preemptions, restarts, waves
 from tests.chaos.report import Report, table
 from tests.conformance import soak
 
@@ -44,6 +44,7 @@ class Sizes:
     stock_room_binds: int
     machines: int
     restarts: int
+    preemptions: int
     scenarios: tuple[str, ...] = ()
 
 
@@ -61,6 +62,7 @@ FULL: Final = Sizes(
     stock_room_binds=5_000,
     machines=200,
     restarts=50,
+    preemptions=1_000,
 )
 SHORT: Final = replace(
     FULL,
@@ -74,7 +76,19 @@ SHORT: Final = replace(
     stock_room_binds=0,
     machines=20,
     restarts=5,
-    scenarios=("race", "beyond", "overbook", "kills", "restarts", "restarts-soft", "leaders", "crashes", "outage"),
+    preemptions=40,
+    scenarios=(
+        "race",
+        "beyond",
+        "overbook",
+        "kills",
+        "restarts",
+        "restarts-soft",
+        "leaders",
+        "crashes",
+        "outage",
+        "preemptions",
+    ),
 )
 SAMPLE: Final = replace(
     SHORT,
@@ -105,6 +119,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "leaders": lambda sizes, seed: leaders.leaders(sizes.leader_failures, seed),
     "crashes": lambda sizes, seed: crashes.crashes(sizes.crashes, seed),
     "overbook": lambda sizes, seed: overbook.overbook(sizes.room_binds, sizes.stock_room_binds, seed),
+    "preemptions": lambda sizes, seed: preemptions.preemptions(sizes.preemptions, seed),
     "conflicts": lambda sizes, seed: waves.conflicts(sizes.conflict_binds, sizes.per_app, seed),
     "memory": lambda sizes, seed: memory(sizes.events, seed),
 }

@@ -27,7 +27,9 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 Json: TypeAlias = dict[str, Any]
-Kind: TypeAlias = Literal["Pod", "Node", "Lease", "VirtualMachine", "VirtualMachineInstance", "StatefulSet", "Home"]
+Kind: TypeAlias = Literal[
+    "Pod", "Node", "Lease", "VirtualMachine", "VirtualMachineInstance", "StatefulSet", "Home", "PodDisruptionBudget"
+]
 Change: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
 HARD: Final = "DoNotSchedule"
@@ -185,6 +187,18 @@ def _kept(pod: Json, constraint: Json, counts: Mapping[str, int], nodes: Mapping
     minimum = _minimum(constraint, compared, len(counts))
     most = max(compared.values(), default=0) if beyond.get("onViolation") == "AllowNotWorse" else 0
     return here <= max(int(constraint["maxSkew"]) + minimum, most)
+
+
+def fits(pod: Json, node: Json, nodes: Mapping[str, Json], others: Iterable[Json]) -> bool:
+    """Return true if the pod can be bound to the node beside these pods, as far as this checker judges it."""
+    if not _is_open(pod, node) or not _wants(pod, node):
+        return False
+    placed = {**pod, "spec": {**pod["spec"], "nodeName": node["metadata"]["name"]}}
+    others = list(others)
+    return all(
+        _kept(placed, it, _counted(placed, it, nodes.values(), others), nodes, NO_OPTIONS)
+        for it in hard_constraints(pod)
+    )
 
 
 def _is_open(pod: Json, node: Json) -> bool:

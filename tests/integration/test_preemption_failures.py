@@ -2,22 +2,26 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.killed import KILLED_AFTER
 from tests.integration.preemption import (
+    HIGH,
+    LOW,
     configuration,
     evicted,
     homeport_of,
     make_classes,
+    plans,
     running,
     stays_pending,
     web,
     zones,
 )
-from tests.integration.service import leader_and_follower, start_scheduler
+from tests.integration.service import HTTP, leader_and_follower, start_scheduler
 
 
 @pytest.fixture
@@ -104,3 +108,52 @@ def test_p8_the_api_server_is_away_during_a_plan(plane: ControlPlane, classes: N
 
         assert "a1" == client.wait_bound("high", timeout=90)
     assert ["low-0", "low-1"] == evicted(client)
+
+
+@pytest.mark.long
+def test_p6_the_place_is_kept_on_every_node_of_the_domain(plane: ControlPlane, classes: None, tmp_path: Path) -> None:
+    """Without a scheduler: the high pod is refused and not tried again, and a low pod is tried on another node."""
+    client = plane.client
+    zones(client, "a2")
+    running(client, "low-0")
+    homeport = homeport_of(plane, tmp_path)
+
+    with homeport:
+
+        def passing(pod: dict[str, Any]) -> list[str]:
+            answer = HTTP.post(f"{homeport.url}/filter", json={"Pod": pod, "NodeNames": ["a1", "a2"]}).json()
+            return sorted(answer["NodeNames"] or ())
+
+        high, again = (client.create(web(name, priority)) for name, priority in (("high", HIGH), ("again", LOW)))
+        before = [passing(high), passing(again)]
+        client.wait_for(lambda: evicted(client), what="an eviction")
+        during = passing(again)
+        client.wait_for(lambda: plans(homeport), timeout=20, what="the plan to end")
+        client.wait_for(lambda: passing(again), what="the place to be free again")
+
+        assert ([[], []], []) == (before, during)
+        assert {"timed_out": 1} == plans(homeport)
+
+
+@pytest.mark.long
+def test_p6_after_another_pod_took_the_place_the_node_is_tried_again(
+    plane: ControlPlane, classes: None, tmp_path: Path
+) -> None:
+    """Without a scheduler, so nothing calls Homeport again."""
+    client = plane.client
+    zones(client)
+    for number in range(2):
+        running(client, f"low-{number}")
+    homeport = homeport_of(plane, tmp_path)
+
+    with homeport:
+        high = client.create(web("high", skew=2))
+        HTTP.post(f"{homeport.url}/filter", json={"Pod": high, "NodeNames": ["a1"]})
+        client.wait_for(lambda: evicted(client), what="an eviction")
+        client.create(web("highest", "highest"))
+        client.bind("highest", "a1")
+        client.wait_for(lambda: plans(homeport), what="the plan to end")
+        before = len(evicted(client))
+        client.wait_for(lambda: len(evicted(client)) == 2, timeout=60, what="another eviction")
+
+        assert (1, {"overtaken": 1}) == (before, {key: it for key, it in plans(homeport).items() if key == "overtaken"})

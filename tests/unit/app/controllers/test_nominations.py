@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.cache.cluster import Cluster
 from app.controllers.nominations import CountedNominations
 from app.kube.core_v1 import Pod
-from tests.builders import make_pod
+from tests.builders import constraint, make_node, make_pod
 
 
 def nominations(*pods: Pod) -> CountedNominations:
@@ -57,3 +57,20 @@ def test_ours_are_known_in_another_snapshot_too() -> None:
     deciding.put("uid-default-ours", "b1")
 
     assert ["theirs"] == [pod.name for pod in explaining.nominated("b1")]
+
+
+def test_a_reserved_place_counts_on_all_nodes_of_its_domain_until_the_pod_has_a_node() -> None:
+    cluster = Cluster()
+    for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
+        cluster.upsert_node(make_node(name, zone=zone))
+    pod = make_pod("high", nominated="a1", spread=[constraint(app="web")])
+    cluster.upsert_pod(pod)
+    found = CountedNominations(cluster)
+    found.reserve(pod, "a1")
+
+    during = {name: [it.name for it in found.nominated(name)] for name in found.nominated_nodes}
+    cluster.upsert_pod(make_pod("high", node="a2", spread=[constraint(app="web")]))
+    bound = set(found.nominated_nodes)
+    found.release(pod.uid)
+
+    assert ({"a1": ["high"], "a2": ["high"]}, set(), set()) == (during, bound, set(found.nominated_nodes))

@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
+from app.controllers.nominations import CountedNominations
 from app.controllers.preemption import PreemptionController
 from app.controllers.preemption_steps import PLAN_SECONDS
 from app.feeds.saved import NullReader
@@ -72,7 +73,7 @@ class World:
             now,
             self.metrics,
             cast("EventRecorder", self.events),
-            lambda _uid: None,
+            CountedNominations(self.cluster),
             per_second=5,
         )
 
