@@ -413,3 +413,17 @@ async def test_refused_dry_runs_are_not_repeated_without_end() -> None:
         await asyncio.sleep(120)
 
     assert len(world.writes) <= 60
+
+
+@virtual_time
+async def test_a_node_is_tried_again_after_some_time_although_nothing_calls() -> None:
+    world = World("one-a1")
+    world.judges.add(pod_object("two-a1", labels=WEB, node="a1", priority=1))
+    world.judges.add(pod_object("high", labels=WEB, priority=10, spread=[constraint(app="web", skew=2)]))
+    async with world.leading():
+        world.refuse(["a1"])
+        await asyncio.sleep(0.1)
+        world.judges.add(pod_object("highest", labels=WEB, node="a1", priority=100))
+        await asyncio.sleep(60)
+
+    assert ["evict one-a1", "evict two-a1"] == [it for it in world.writes if it.startswith("evict")]

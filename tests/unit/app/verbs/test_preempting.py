@@ -119,12 +119,19 @@ async def test_whole_nodes() -> None:
     assert [("refused", *NODES)] == tracker.heard
 
 
-async def test_a_node_that_passes_is_reported() -> None:
-    tracker = Tracker("a1")
+@pytest.mark.parametrize(("plan", "passed"), [("", [*NODES]), ("a1", ["a1"])])
+async def test_nodes_that_pass_are_reported_and_with_a_plan_only_its_node_passes(plan: str, passed: list[str]) -> None:
+    tracker = Tracker(plan)
 
     answer = await filtered(filter_verb(world(full=False), tracker))
 
-    assert ([*NODES], ["passed"]) == (answer["NodeNames"], tracker.heard)
+    assert (passed, ["passed"]) == (answer["NodeNames"], tracker.heard)
+
+
+async def test_no_other_node_passes_while_a_plan_is_in_hand() -> None:
+    answer = await filtered(filter_verb(world(full=False), Tracker("a1")), request(HIGH, ["a1", "a2"]))
+
+    assert ["a2"] == list(answer["FailedAndUnresolvableNodes"])
 
 
 async def test_other_profiles_are_not_reported() -> None:
