@@ -19,7 +19,6 @@ from tests.controlplane.client import Json
 from tests.controlplane.objects import HOSTNAME_LABEL, ZONE_LABEL
 
 PRIORITY: Final = 1000
-LABELS: Final = {"app": "web", "tier": "front"}
 PRIORITIES: Final = {-5: 2, 0: 4, 10: 4, 100: 4, PRIORITY: 1, 2000: 1}
 """Priorities of the pods on nodes, with their weights."""
 
@@ -57,9 +56,10 @@ class CaseBudget:
 
 @dataclass(frozen=True)
 class PreemptionCase:
-    """Cluster in which a pod with ``LABELS``, ``PRIORITY`` and these constraints is rejected on every node."""
+    """Cluster in which a pod with ``PRIORITY``, these labels and these constraints is rejected on every node."""
 
     number: int
+    labels: Mapping[str, str]
     nodes: Sequence[CaseNode]
     constraints: Sequence[Json]
     residents: Sequence[Resident]
@@ -109,7 +109,9 @@ def draw(random: Random, number: int) -> PreemptionCase:
             name, started = f"p{len(residents)}", random.randrange(starts)
             residents.append(Resident(name, node.name, priority, started, labels, random.random() < ending))
     budgets = [draw_budget(random, f"b{index}") for index in range(random.choice((0, 0, 1, 1, 2)))]
-    return PreemptionCase(number, nodes, [draw_constraint(random, key) for key in keys], residents, budgets)
+    labels = {"app": "web" if random.random() < 0.9 else "other", "tier": "front"}
+    constraints = [draw_constraint(random, key) for key in keys]
+    return PreemptionCase(number, labels, nodes, constraints, residents, budgets)
 
 
 def draw_constraint(random: Random, key: str) -> Json:
@@ -146,7 +148,7 @@ def fits(case: PreemptionCase, place: CaseNode, removed: Collection[Resident]) -
             if matches(selector, pod.labels) and by_name[pod.node].name in domains:
                 counts[domains[pod.node]] += (pod not in removed) - pod.terminating
         fewest = 0 if len(counts) < constraint.get("minDomains", 1) else min(counts.values())
-        if counts[domains[place.name]] + matches(selector, LABELS) - fewest > constraint["maxSkew"]:
+        if counts[domains[place.name]] + matches(selector, case.labels) - fewest > constraint["maxSkew"]:
             return False
     return True
 
