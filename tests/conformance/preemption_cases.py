@@ -155,12 +155,12 @@ def _place(pod: Json) -> str:
 
 @dataclass
 class Tally:
-    """Number of cases of each kind. ``helpless``: no eviction helps. ``victims``: number of pods that Homeport
-    evicts, and ``stock_victims`` that the stock kube-scheduler deletes.
+    """Number of cases of each kind, and of victims of Homeport and of the stock kube-scheduler.
 
-    ``equal``: same node and same victims. In the other kinds, they can differ. ``tie``: several nodes are the best.
-    ``budget``: the in-tree plugin violates a budget. ``api``: only the Eviction API refuses a victim. ``terminating``:
-    the in-tree plugin subtracts terminating pods. ``differing``: cases of these four kinds in which they do differ.
+    ``equal``: same node and same victims; ``helpless`` of these: no eviction helps. In the other kinds, node or victims
+    can differ, and both follow the rules. ``tie``: several nodes are the best. ``budget``: the in-tree plugin violates a
+    budget. ``api``: only the Eviction API refuses a victim. ``terminating``: the in-tree plugin subtracts terminating
+    pods. ``differing``: cases of these four kinds in which they do differ. ``wrong``: cases against the rules.
     """
 
     cases: int = 0
@@ -181,13 +181,14 @@ class Tally:
         self.victims += len(own.victims)
         self.stock_victims += len(stock.victims)
         kind = self._kind(case, expected, expected_own)
-        setattr(self, kind, getattr(self, kind) + 1)
-        self.helpless += not expected
-        self.differing += stock != own
         follows = stock.follows(expected) and own.follows(expected_own)
         if not follows or (kind == "equal" and stock != own):
             said = {"kind": kind, "stock": stock, "own": own, "expected": expected, "expected_own": expected_own}
             self.wrong.append({"case": asdict(case), **said})
+            return
+        setattr(self, kind, getattr(self, kind) + 1)
+        self.helpless += kind == "equal" and not expected
+        self.differing += stock != own
 
     @staticmethod
     def _kind(case: PreemptionCase, expected: Choices, expected_own: Choices) -> str:
