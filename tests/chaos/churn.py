@@ -37,10 +37,10 @@ _LARGEST_SHARE: Final = 0.5
 """Shares of a group's places that pods of higher priority take."""
 
 _SHARE_BEYOND: Final = 0.05
-_MOST_WAITING: Final = 3
+_MOST_WAITING: Final = 2
 """Maximum number of pods of one kind that wait in a group before no further one is created."""
 
-_CHURN_SECONDS: Final = 0.05
+_CHURN_SECONDS: Final = 0.03
 _BUDGET_SECONDS: Final = 0.1
 _EXPECTED: Final = (404, 409, 429)
 """Refusals that a client meets under churn: the pod is gone, was written, or is guarded."""

@@ -55,7 +55,7 @@ _AUDIT_POLICY: Final = {
         {"level": "None"},
     ],
 }
-_KILL_SECONDS: Final = (10.0, 50.0)
+_KILL_SECONDS: Final = (15.0, 60.0)
 _LONGEST_DELAY_AFTER_NOMINATION: Final = 0.1
 _LONGEST_AWAY: Final = 1.0
 _STALLED_SECONDS: Final = 120.0
