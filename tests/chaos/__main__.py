@@ -87,7 +87,6 @@ SHORT: Final = replace(
         "leaders",
         "crashes",
         "outage",
-        "preemptions",
     ),
 )
 SAMPLE: Final = replace(
