@@ -154,6 +154,6 @@ def test_p6_after_another_pod_took_the_place_the_node_is_tried_again(
         client.bind("highest", "a1")
         client.wait_for(lambda: plans(homeport), what="the plan to end")
         before = len(evicted(client))
-        client.wait_for(lambda: len(evicted(client)) == 2, timeout=60, what="another eviction")
+        client.wait_for(lambda: len(evicted(client)) == 2, timeout=120, what="another eviction")
 
         assert (1, {"overtaken": 1}) == (before, {key: it for key, it in plans(homeport).items() if key == "overtaken"})
