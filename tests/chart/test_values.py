@@ -44,6 +44,7 @@ OTHERS: Final[dict[str, Any]] = {
     "extender.maxPriority": 5,
     "extender.atMost": 200,
     "plugins.podTopologySpread.args": {"defaultingType": "List"},
+    "plugins.podTopologySpread.preemption": "Own",
     "plugins.stickyNode.owners": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "resource": "statefulsets"}],
     "plugins.stickyNode.args": {"failback": True},
     "config": {"logLevel": "warning"},

@@ -145,7 +145,7 @@ ELSEWHERE: Final = {
     "tests/unit/plugins/in_tree/inter_pod_affinity/test_plugin.py": [
         f"plugins/in_tree/inter_pod_affinity/{name}.py" for name in ("filtering", "own", "scoring")
     ],
-    "tests/unit/app/runtime/test_filters.py": ["app/runtime/prefilter.py"],
+    "tests/unit/app/runtime/test_filters.py": ["app/runtime/precedence.py", "app/runtime/prefilter.py"],
     "tests/unit/app/runtime/test_cached_verdicts.py": [
         f"app/runtime/{name}.py" for name in ("cache_entries", "search", "snapshot", "verdict_cache")
     ],
