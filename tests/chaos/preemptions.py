@@ -102,7 +102,8 @@ def sent(audit_log: Path) -> list[Sent]:
     for line in audit_log.read_text().splitlines():
         event = json.loads(line)
         options = (event.get("requestObject") or {}).get("deleteOptions") or {}
-        if event["user"]["username"] == USER and not options.get("dryRun"):
+        is_dry_run = "dryRun=" in event["requestURI"] or bool(options.get("dryRun"))
+        if event["user"]["username"] == USER and not is_dry_run:
             at = checker.seconds(event["stageTimestamp"]) - ahead
             found.append(Sent(event["objectRef"]["name"], event.get("responseStatus", {}).get("code", 0), at))
     return found
