@@ -171,8 +171,8 @@ class HomeportService:
     """All parts of the service.
 
     ``load`` fills the snapshot if ``settings.cluster`` is set; without ``load``, the file of this setting is read. With
-    ``progress``, what-ifs run in this process and call it with texts; else they run in child processes. The constructor
-    raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
+    ``progress``, what-ifs run in this process and call ``progress`` with texts; else in child processes. The
+    constructor raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
 
     _listeners: Sequence[Listener] = ()
 

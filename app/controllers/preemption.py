@@ -69,7 +69,7 @@ _STEP: Final = 2048
 """Number of pods that one step examines, which takes less than a millisecond."""
 
 _FIRST: Final = 1 << 31
-"""Priority above that of each pod, with which a new leader ends the plans of its predecessor."""
+"""Priority in the lock above that of each pod. With it, a new leader settles the plans of its predecessor first."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
