@@ -1,5 +1,5 @@
-"""Distinguishes nominations by the sampling guard from those by schedulers. Only nominations by schedulers reserve
-capacity.
+"""Nominations that reserve capacity: those by schedulers and by the preemption controller, not those by the sampling
+guard. Also the places that the preemption controller reserves for pods.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Preemptor:
 
     def retry_later(self, now: float) -> None:
         """Set the time of another attempt, because the cause of a failed one can pass without a call for the pod. After
-        ``_MOST_RETRIES`` of these calls, no attempt follows.
+        ``_MOST_RETRIES`` calls of this method, no attempt follows.
         """
         self._retries += 1
         self._delay = next_delay(self._delay, _FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)

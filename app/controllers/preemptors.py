@@ -73,8 +73,8 @@ class Preemptors:
             case.moved.set()
 
     def _has_room(self, pod: Pod) -> bool:
-        """Return true if the pod can be handled. If ``MOST_CASES`` pods are handled already, it replaces the pod with
-        the lowest priority, unless no pod without a plan has a lower priority than its own.
+        """Return true if the pod can be handled. If ``MOST_CASES`` pods are handled already, it can only replace a pod
+        of lower priority without a plan: the one with the lowest priority.
         """
         if len(self._cases) < MOST_CASES:
             return True
