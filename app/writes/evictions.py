@@ -81,7 +81,7 @@ class Evictor:
         return Eviction("evicted")
 
     async def read(self, pod: Pod) -> Pod | None:
-        """Read a pod into the snapshot and return it; ``None`` if it does not exist. Raises ``OSError``."""
+        """Read a pod into the snapshot and return it; ``None`` if it was deleted or replaced. Raises ``OSError``."""
         try:
             raw = await self._client.get(PODS, pod.namespace, pod.name, timeout=self._seconds)
             newest = as_requested(self._cluster.core.decode_pod(raw), pod.namespace, pod.name)
