@@ -171,8 +171,8 @@ class HomeportService:
     """All parts of the service.
 
     ``load`` fills the snapshot if ``settings.cluster`` is set; without ``load``, the file of this setting is read. With
-    ``progress``, what-ifs run in this process and call it with texts; else they run in child processes. The constructor
-    raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
+    ``progress``, what-ifs run in this process and call ``progress`` with texts; else in child processes. The
+    constructor raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
 
     _listeners: Sequence[Listener] = ()
 
@@ -402,7 +402,7 @@ class HomeportService:
         )
 
     def _acting_context(self) -> VerbContext:
-        """Return the context for controllers, which have a problem too if this process does not lead."""
+        """Return the context for controllers. Its ``problem`` also reports that this process does not lead."""
         supervisor = self._supervisor
         return replace(self.verb_context, problem=lambda: supervisor.problem() or self._feed.problem())
 
@@ -423,7 +423,7 @@ class HomeportService:
     def _called(
         self, context: VerbContext, live: LiveFeed | None
     ) -> tuple[dict[str, Verbs], PreemptionController | None]:
-        """Create the verbs. Return, for each path prefix, a mapping from names to verbs; and who evicts pods."""
+        """Create the verbs. Return them by path prefix and name, and the controller that evicts pods, if any."""
         preempts = any(it.preempts for it in self._frameworks.values())
         preemption = self._preempting(live) if live is not None and preempts else None
         results = FilterResultCache()

@@ -120,7 +120,7 @@ def explain_snapshot(
     nominations: CountedNominations,
     spread: SpreadTables,
 ) -> ExplainSnapshot:
-    """Create the snapshot of explain. The parameters from ``cluster`` on are those that decisions use.
+    """Create the snapshot of explain. ``cluster`` and all parameters after it are parts that decisions use.
 
     If explain judges no further filters, it uses the snapshot and the plugins of the decisions.
     """

@@ -58,9 +58,9 @@ class Case:
     the pod, which the first evaluation sets.
 
     ``node`` is the node of the last nomination, ``taken_at`` the time at which it was written (``None`` before), and
-    ``effect`` the future of its effect. ``unseen`` counts refused requests since then that lack the nomination.
-    ``lost`` counts lost nominations. ``counted`` is true once a metric has counted the pod. ``called`` is set at each
-    filter call for the pod. ``over`` is set once the pod needs no nomination any more.
+    ``effect`` the future of its effect. ``unseen`` counts the refused requests after ``taken_at`` that lack the
+    nomination. ``lost`` counts lost nominations. ``counted`` is true once a metric has counted the pod. ``called`` is
+    set at each filter call for the pod. ``over`` is set once the pod needs no nomination any more.
     """
 
     def __init__(self, pod: Pod, shown: int, now: float) -> None:

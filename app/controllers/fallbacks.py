@@ -61,8 +61,8 @@ class SpreadFallbacks:
     async def run(self) -> None:
         """Check each second which pods of the table can still be evaluated by all rules, until cancelled.
 
-        While a pod cannot be, its constraints are hard again. On cancellation, the table is cleared, so that all
-        constraints are hard.
+        While a pod cannot be evaluated, its constraints are hard again. On cancellation, the table is cleared, so that
+        all constraints are hard.
         """
         try:
             while True:
@@ -105,7 +105,8 @@ class SpreadFallbacks:
     def next_judgement(self, pod: Pod, planned: float) -> float:
         """Return the time of the next evaluation: ``planned``, or earlier if the profile has the option ``fallback``.
 
-        Then it is at most ``LONGEST_PAUSE`` seconds from now, and not after a constraint can become soft.
+        Then it is at most ``LONGEST_PAUSE`` seconds from now, and not later than the time at which a constraint can
+        become soft.
         """
         profile = self._profile_of(pod)
         if self._table.after(profile) is None:

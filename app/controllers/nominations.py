@@ -1,5 +1,5 @@
-"""Distinguishes nominations by the sampling guard from those by schedulers. Only nominations by schedulers reserve
-capacity.
+"""Nominations that reserve capacity: those by schedulers and by the preemption controller, not those by the sampling
+guard. Also the places that the preemption controller reserves for pods.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ class CountedNominations:
         self._nodes.pop(uid, None)
 
     def reserve(self, pod: Pod, node_name: str) -> None:
-        """Count the pod on all nodes of the domains of this node over which the pod is spread, while it waits."""
+        """While the pod waits, count it on this node and on all nodes of the same domains.
+
+        These are the domains of the topology keys in the pod's hard spread constraints.
+        """
         known = self._cluster.nodes.get(node_name)
         labels: Mapping[str, str] = {} if known is None else known.node.labels
         keys = {it.topology_key for it in pod.spec.spread if it.is_hard and it.topology_key in labels}
@@ -72,7 +75,9 @@ class CountedNominations:
         return bool(pod.nominated_node_name) and self._nodes.get(pod.uid) == pod.nominated_node_name
 
     def nominated(self, node_name: str) -> Collection[Pod]:
-        """Return the pods nominated to the node or with a place there, without those that the guard nominated."""
+        """Return the pods that are nominated to the node, except by the guard, and the pods with a reserved place
+        there.
+        """
         nominated = [pod for pod in self._cluster.nominated(node_name) if not self.is_ours(pod)]
         if self._reserved:
             known = {pod.uid for pod in nominated}

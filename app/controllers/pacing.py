@@ -70,13 +70,14 @@ class Attempts(Struct):
         self.misses += 1
 
     def hit(self) -> None:
-        """Record that the scheduler used the nominated node, and end the back-off."""
+        """Record that the nominated node passed all filters, and end the back-off."""
         self.misses = 0
         self.not_before = 0.0
 
 
 class Excluded:
-    """Set of nodes that in-tree filters rejected for pods with a given spec, each until the node or its pods change.
+    """Nodes to which pods with a given spec are not nominated, each until the node or its pods change. In-tree filters
+    rejected the node, or a nomination to it failed.
 
     ``stamp`` returns, for a node name, a value that changes whenever the node or one of its pods changes.
     """

@@ -13,7 +13,8 @@ kube-scheduler and this controller must not both evict pods for one pod. So a pl
 of preempt was answered with no node, or did not come. While a plan is in hand, preempt answers with no node.
 
 Plans are made one at a time, on a snapshot that has everything that was written before. So budgets and other plans are
-counted. If this process ends during a plan, the next leader clears the nomination; its annotation marks it.
+counted. If this process ends during a plan, the next leader finds the pod by an annotation. It keeps the nomination if
+the pod fits the node now, and clears it otherwise.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ QUIET_SECONDS: Final = 0.01
 """Seconds after a refusal in which the scheduler can call preempt, or filter again, before a plan begins."""
 
 _LOOK_SECONDS: Final = 0.05
-"""Seconds between two looks into the cache for a pod that waits for a call."""
+"""Seconds between two looks into the cache while no call for the pod comes."""
 
 _FIRST_DELAY_SECONDS: Final = 0.5
 _UNKNOWN_SECONDS: Final = 2.0
@@ -61,14 +62,14 @@ _EXCLUDED_SECONDS: Final = 30.0
 """Seconds for which a node is no candidate for a pod after a plan that failed there."""
 
 _MOST_REFUSED: Final = 3
-"""Number of nodes that are tried at once after dry runs that were refused. Later attempts are delayed."""
+"""Number of excluded nodes up to which, after a refused dry run, another node is tried without delay."""
 
 _MOST_DELAYS: Final = 4096
 _STEP: Final = 2048
 """Number of pods that one step examines, which takes less than a millisecond."""
 
 _FIRST: Final = 1 << 31
-"""Priority above that of each pod, with which a new leader ends the plans of its predecessor."""
+"""Priority in the lock above that of each pod. With it, a new leader settles the plans of its predecessor first."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -113,7 +114,7 @@ class PreemptionController:
         """Clear what a previous leader left, then handle refused pods until cancelled."""
         try:
             async with self._one_at_a_time.held(_FIRST):
-                self.preemptors.runs = True  # from now on, because a pod is refused once its nomination is cleared
+                self.preemptors.runs = True  # now, so that refusals of pods whose nomination is cleared are handled
                 # An Eviction that was sent before this term can still take effect, until its time limit.
                 await asyncio.sleep(self._steps.seconds)
                 left: list[Pod] = []
@@ -126,9 +127,8 @@ class PreemptionController:
             await self.preemptors.end_all()
 
     async def _settle(self, left: Iterable[Pod]) -> None:
-        """Keep the nominations of interrupted plans whose pods fit now, and clear the others.
-
-        A pod that its scheduler nominated to no node or to another one is only written, so that it is tried again.
+        """Keep the nominations of interrupted plans whose pods fit now, and clear the others. If a pod has another
+        nomination by now, or none, only the annotation is removed, so that the scheduler tries the pod again.
         """
         for known in left:
             pod, node = self._cluster.pod(*known.key), known.annotations[PREEMPTING]
@@ -143,7 +143,7 @@ class PreemptionController:
                 await self._steps.clear(pod, node, attempts=1)
 
     def _interrupted(self, left: list[Pod]) -> Iterator[None]:
-        """Add the waiting pods with a plan of an earlier leader, in steps."""
+        """Add the waiting pods for which an earlier leader had a plan to ``left``, in steps."""
         for number, pod in enumerate(self._cluster.pods()):
             if PREEMPTING in pod.annotations and not is_settled(pod):
                 left.append(pod)
@@ -151,7 +151,7 @@ class PreemptionController:
                 yield
 
     async def _finish(self, node: str, case: Preemptor) -> None:
-        """Wait until the pod of an interrupted plan is bound, or clear its nomination."""
+        """Wait until an interrupted plan ends. Clear the nomination, unless the pod is bound or no longer waits."""
         try:
             result = await self._steps.until_bound(case.pod, node, self._clock() + PLAN_SECONDS)
         finally:
@@ -190,7 +190,7 @@ class PreemptionController:
         return False
 
     async def _until_known(self, case: Preemptor) -> None:
-        """Wait until the watch has reported the pod."""
+        """Wait until the watch has reported the pod, at most ``_UNKNOWN_SECONDS``."""
         latest = self._clock() + _UNKNOWN_SECONDS
         while self._cluster.pod(*case.pod.key) is None and self._clock() < latest:  # noqa: ASYNC110  # there is no event
             await asyncio.sleep(QUIET_SECONDS)
@@ -204,7 +204,7 @@ class PreemptionController:
             await asyncio.sleep(left)
 
     async def _until_turn(self, case: Preemptor) -> None:
-        """Wait until pods with this spec are searched for again after a search without result."""
+        """Wait while searches for pods with this spec are postponed, because the last search found no victims."""
         while (left := self._postponed_until(case) - self._clock()) > 0:  # noqa: ASYNC110  # the clock can be a test's
             await asyncio.sleep(left)
 
@@ -212,7 +212,7 @@ class PreemptionController:
         return (self._delays.get((case.pod.namespace, case.pod.spec)) or (0.0, 0.0))[1]
 
     def _may_plan(self, case: Preemptor) -> bool:
-        """Return true if a plan can begin. A temporary problem delays it."""
+        """Return true if a plan can begin. If only the snapshot cannot be used now, schedule another attempt."""
         if case.over or case.helped or case.calls or self._waiting(case) is None:
             return False
         if self._context.problem():
@@ -234,7 +234,7 @@ class PreemptionController:
         return None if pod is None or pod.nominated_node_name else pod
 
     async def _attempt(self, case: Preemptor) -> None:
-        """Search for victims and carry out the plan, one pod at a time."""
+        """Search for victims and carry out the plan. Only the wait until the pod is bound overlaps with other plans."""
         uid = case.pod.uid
         async with self._one_at_a_time.held(case.pod.spec.priority):
             if self._postponed_until(case) > self._clock():
@@ -262,7 +262,9 @@ class PreemptionController:
         await self._ended(case, choice.node, result)
 
     async def _ended(self, case: Preemptor, node: str, result: Result) -> None:
-        """Clean up after a plan."""
+        """After a failed plan, clear the nomination, exclude the node for a while, and set the time of the next
+        attempt.
+        """
         if result in ("bound", "withdrawn"):
             self._delays.pop((case.pod.namespace, case.pod.spec), None)
             return
@@ -272,12 +274,14 @@ class PreemptionController:
         if result != "not_nominated":
             case.excluded[node] = now + _EXCLUDED_SECONDS
         if result == "refused" and len(case.excluded_now(now)) <= _MOST_REFUSED:
-            case.moved.set()  # another node can have victims that are not refused
+            case.moved.set()  # the dry runs on another node can succeed
         else:
             case.retry_later(now)
 
     async def _choice(self, case: Preemptor) -> FoundVictims:
-        """Search on the snapshot, and once more on the chosen node, when the snapshot has all earlier writes."""
+        """Search for victims. Then wait until the snapshot has all earlier writes, and search again on the chosen node
+        only.
+        """
         choice = await self._found(case)
         if not choice.pods:
             if choice.is_complete:

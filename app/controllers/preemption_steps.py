@@ -23,10 +23,10 @@ from app.verbs.stepwise import decide_prepared
 from app.writes.evictions import Evictor
 
 PLAN_SECONDS: Final = 10.0
-"""Maximum duration of a plan. Then the node is rejected as before, and the nomination is cleared."""
+"""Maximum duration of a plan. After it, the nomination is cleared, and filter treats the node like any other."""
 
 _OVERTAKEN_SECONDS: Final = 1.0
-"""Seconds for which the node rejects the pod after the evictions, until the plan ends: another pod took the place."""
+"""Seconds for which the node must reject the pod after the evictions until the plan ends as ``overtaken``."""
 
 _LOOK_SECONDS: Final = 0.05
 _FIRST_DELAY_SECONDS: Final = 0.5
@@ -34,7 +34,7 @@ _LONGEST_DELAY_SECONDS: Final = 15.0
 """Maximum delay between two attempts to clear a nomination. It doubles from ``_FIRST_DELAY_SECONDS``."""
 
 _EVICTION_ATTEMPTS: Final = 3
-"""Maximum number of attempts to evict a victim that is written at the same time."""
+"""Maximum number of attempts to evict a victim that other clients change meanwhile."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -42,8 +42,8 @@ Result = Literal["bound", "refused", "not_nominated", "interrupted", "overtaken"
 """Result of a plan.
 
 - ``bound``: the pod has a node. ``withdrawn``: the pod does not wait any more.
-- ``refused``: a dry run was refused, so nothing was evicted. ``not_nominated``: the nomination failed, likewise.
-- ``interrupted``: an eviction was refused after others, or the process must not write any more.
+- ``refused``: a dry run was refused. ``not_nominated``: the nomination failed. In both cases, nothing was evicted.
+- ``interrupted``: an eviction was refused or failed after the nomination, or the process must not write any more.
 - ``overtaken``: another pod took the place. ``timed_out``: the pod was not bound in time.
 """
 
@@ -51,7 +51,8 @@ Result = Literal["bound", "refused", "not_nominated", "interrupted", "overtaken"
 class PreemptionSteps:
     """Carries out plans. ``stays``: returns why a pod must not be evicted, or an empty string.
 
-    ``forget_guard``: called with the UID of a pod before its nomination, which is then none of the sampling guard.
+    ``forget_guard``: called with a pod's UID before the pod is nominated, so that the nomination is not treated as one
+    by the sampling guard.
     """
 
     def __init__(
@@ -77,9 +78,11 @@ class PreemptionSteps:
         return self._evictor.seconds
 
     async def evict(self, pod: Pod, choice: FoundVictims, evicted: list[Pod], until: float) -> Result | None:
-        """Nominate the pod and evict the victims. Return the result if the plan ends before the pod can be bound.
+        """Dry-run the evictions, nominate the pod, and evict the victims. Return ``None`` if the pod can be bound once
+        the victims are gone, else the result of the plan.
 
-        No request is sent whose time limit ends after ``until``.
+        ``evicted``: list to which the evicted victims are added. No request is sent whose time limit ends after
+        ``until``.
         """
         node = choice.node
         for victim in choice.pods:
@@ -143,7 +146,7 @@ class PreemptionSteps:
         return cause
 
     async def until_bound(self, preemptor: Pod, node: str, until: float) -> Result:
-        """Wait until the pod is bound, and return the result of the plan."""
+        """Wait until the pod is bound or the plan has failed, and return the result."""
         rejected_since: float | None = None
         while (now := self._clock()) < until:
             if ended := self._ended(preemptor):
@@ -172,7 +175,7 @@ class PreemptionSteps:
             return False
 
     async def clear(self, pod: Pod, node: str, attempts: float = inf) -> None:
-        """Clear our nomination. While the API server cannot be reached, try again."""
+        """Clear our nomination. After a failure, try again, up to ``attempts`` attempts in all."""
         delay, number = 0.0, 0
         while True:
             try:

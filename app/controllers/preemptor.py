@@ -19,7 +19,9 @@ LONGEST_DELAY_SECONDS: Final = 15.0
 """Maximum delay between two attempts. It doubles from ``_FIRST_DELAY_SECONDS``."""
 
 _MOST_RETRIES: Final = 20
-"""Maximum number of attempts without a call for the pod. They last as long as kube-scheduler waits before a retry."""
+"""Maximum number of attempts without a call for the pod. Their delays add up to four minutes. kube-scheduler itself
+retries the pod after five.
+"""
 
 
 class Preemptor:
@@ -54,7 +56,9 @@ class Preemptor:
         return {name for name, until in self.excluded.items() if until > now}
 
     def retry_later(self, now: float) -> None:
-        """Plan another attempt, although no call for the pod might come: its cause can pass without one."""
+        """Set the time of another attempt, because the cause of a failed one can pass without a call for the pod. After
+        ``_MOST_RETRIES`` calls of this method, no attempt follows.
+        """
         self._retries += 1
         self._delay = next_delay(self._delay, _FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
         self.retry_at = now + self._delay if self._retries <= _MOST_RETRIES else None

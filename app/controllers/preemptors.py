@@ -13,7 +13,7 @@ from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError
 
 MOST_CASES: Final = 256
-"""Maximum number of pods that are handled at once, those of the highest priority. Others wait for the scheduler."""
+"""Maximum number of pods that are handled at a time, those with the highest priorities. All others wait for a retry."""
 
 Handle = Callable[[Preemptor], Awaitable[None]]
 
@@ -21,8 +21,8 @@ Handle = Callable[[Preemptor], Awaitable[None]]
 class Preemptors:
     """Implementation of ``PreemptionTracker``. ``handle`` handles a refused pod until it needs no eviction any more.
 
-    While a plan is in hand, ``nominations`` counts the pod in the domains of its node. ``runs``: false if refused pods
-    are ignored, because this process does not lead.
+    While there is a plan for a pod, ``nominations`` counts the pod in the domains of the planned node. ``runs``: false
+    if refused pods are ignored, because this process does not lead.
     """
 
     def __init__(self, handle: Handle, nominations: CountedNominations, clock: Clock) -> None:
@@ -73,7 +73,9 @@ class Preemptors:
             case.moved.set()
 
     def _has_room(self, pod: Pod) -> bool:
-        """Return true if the pod can be handled. It takes the place of a pod of lower priority if there are many."""
+        """Return true if the pod can be handled. If ``MOST_CASES`` pods are handled already, it can only replace a pod
+        of lower priority without a plan: the one with the lowest priority.
+        """
         if len(self._cases) < MOST_CASES:
             return True
         lowest = min(

@@ -22,7 +22,7 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class RecountController:
-    """Verifies the cluster cache, and the verdicts that profiles cache, by a recount.
+    """Verifies the cluster cache, and the verdicts and scores that profiles cache, by a recount.
 
     ``complete`` waits until the snapshot is complete. ``counted`` is called after each recount, with true if the
     recount found a difference.

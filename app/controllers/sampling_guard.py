@@ -79,8 +79,8 @@ class _NodeLock:
 class SamplingGuard:
     """Controller that receives every filter answer and nominates refused pods, with one task per pod.
 
-    ``is_sample`` returns true if a request with that number of node names can be a sample. ``in_tree`` returns the
-    in-tree filters to run, besides those of the profile, for a schedulerName.
+    ``is_sample`` returns true if a request with that number of node names can be a sample. ``in_tree`` returns, for a
+    schedulerName, the in-tree filters to run in addition to the profile's filters.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class SecondLooks:
         except PluginError:
             return None  # the plugins' guard has logged the fault
         except Unprepared:
-            return None  # only broad constraints lack counts, and many events activate such a pod
+            return None  # counts lack only for constraints that many events concern, so one soon activates the pod
 
     async def run(self) -> None:
         """Evaluate queued pods one at a time and activate those that fit a node now, until cancelled."""

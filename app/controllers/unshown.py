@@ -1,4 +1,6 @@
-"""Selects, from the snapshot, the nodes that a refused pod might fit: for a nomination or a second look."""
+"""Selects, from the snapshot, the nodes that a refused pod might fit. The sampling guard, second looks and preemption
+use it.
+"""
 
 from __future__ import annotations
 

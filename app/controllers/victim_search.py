@@ -26,7 +26,7 @@ from app.runtime.post_filters import answer_in_steps
 from app.verbs.stepwise import decide_prepared, run_stepwise
 
 SEARCH_SECONDS: Final = 0.02
-"""Maximum time of the dry runs of one search. On 5,000 nodes, all dry runs can take ten times as long."""
+"""Maximum seconds of dry runs in one search. Dry runs on all of 5,000 nodes can take ten times as long."""
 
 _AT_ONCE: Final = 128
 """Number of nodes between two checks of the time."""
@@ -36,7 +36,8 @@ _STEP: Final = 2048
 
 
 class FoundVictims(Struct, frozen=True):
-    """Node, and the pods to evict there, most important first. Without pods, no eviction helps on the tried nodes.
+    """Node, and the pods to evict there, most important first. Without pods, no eviction helps on the tried nodes, or
+    none is needed.
 
     ``is_complete``: false if the time was over before all nodes were tried.
     """
@@ -117,7 +118,7 @@ def _rejections(cluster: Cluster, framework: Framework, pod: Pod, names: Collect
 
 
 class _Search:
-    """Search for victims on the rejected nodes. ``_victims``: the best node of each group of nodes."""
+    """Search for victims on the rejected nodes. ``_victims``: victims on the best node of each group, by node."""
 
     def __init__(self, cluster: Cluster, framework: Framework, pod: Pod, stays: Callable[[Pod], str]) -> None:
         self._cluster = cluster

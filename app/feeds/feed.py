@@ -60,8 +60,8 @@ class Feed(Protocol):
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
         """Read an object that is not a pod from the API server into the snapshot, without waiting for the watch.
 
-        An object that does not exist is not an error. Raises ``Unreadable`` if the object cannot be decoded, or if a
-        node cannot be read.
+        An object that does not exist is not an error. Raises ``Unreadable`` if the object cannot be decoded. For a
+        node, it is also raised if the read fails with another status than 403 or 404, or gets no answer.
         """
         ...
 

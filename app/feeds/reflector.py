@@ -90,9 +90,8 @@ _PROBE_SECONDS: Final = 3.0
 
 _PATIENCE: Final = 5.0
 _LONGEST_PATIENCE: Final = 60.0
-"""Maximum time in seconds without any byte, after which a request is aborted.
-
-The time is ``_PATIENCE`` at first, and is doubled after each request that was aborted for this reason.
+"""Maximum seconds without a received byte, after which a request is aborted. The limit is ``_PATIENCE`` at first, and
+is doubled after each request that was aborted for this reason.
 """
 
 _FORBIDDEN: Final = 403

@@ -39,7 +39,7 @@ def assumed_relaxed(keys: Collection[str] = ()) -> Iterator[None]:
 
 
 class _BlockedPod(Struct):
-    """Pod for which one or more constraints each are the only cause that a node does not fit.
+    """Pod with one or more constraints, each of which is the only reason why some node does not fit.
 
     ``since``: time of the first judgement with this result, by topology key. ``relaxed``: topology keys of constraints
     that are soft. ``is_usable``: false while the data for a judgement is missing; then no constraint is soft.

@@ -57,7 +57,8 @@ class DomainTable:
     def see(self, key: str, present: Collection[str]) -> None:
         """Record the domains of a key that have nodes now.
 
-        At most ``MOST_DOMAINS`` are remembered: those that had a node last.
+        At most ``MOST_DOMAINS`` of a key are remembered: those that had a node last. After ``MOST_KEYS`` keys, further
+        keys are ignored.
         """
         if key not in self._seen and len(self._seen) >= MOST_KEYS:
             return
@@ -67,7 +68,7 @@ class DomainTable:
         self._seen[key] = {value: times[value] for value in newest}
 
     def missing(self, profile: str, key: str, present: Collection[str]) -> list[str]:
-        """Return the domains of a key that the profile knows, without those in ``present``, sorted."""
+        """Return, sorted, the domains of a key that the profile knows and that are not in ``present``."""
         known = self._profiles.get(profile)
         if known is None:
             return []

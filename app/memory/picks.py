@@ -44,8 +44,8 @@ class _Pick(Struct, frozen=True, gc=False):
 class Picks:
     """Latest picks by pod UID.
 
-    ``made``: counter of picks. ``failed``: counter of picks after which the scheduler sent the pod again, without the
-    retries.
+    ``made``: counter of picks. ``failed``: counter of picks after which the scheduler sent the pod again; retries do
+    not increase it.
     """
 
     def __init__(self, *, made: PickCounter, failed: PickCounter, clock: Clock = monotonic) -> None:

@@ -16,7 +16,9 @@ class PreemptionTracker(Protocol):
         ...
 
     def refused(self, pod: Pod, names: Callable[[], Iterable[str]]) -> None:
-        """Process an answer to filter in which every node is rejected. ``names`` returns the requested nodes."""
+        """Process an answer to filter in which every node is rejected, at least one by topology spread. ``names``
+        returns the requested nodes.
+        """
         ...
 
     def passed(self, pod: Pod) -> None:

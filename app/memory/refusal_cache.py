@@ -92,7 +92,7 @@ class _Entries(dict[bytes, bytes]):
 
 
 class _Rejections:
-    """Nodes that one plugin rejected while its signature had one value, with their encoded entries."""
+    """Nodes that one plugin rejected while its signature had a certain value, with their encoded entries."""
 
     __slots__ = ("causes", "entries")
 

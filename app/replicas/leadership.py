@@ -33,7 +33,7 @@ class Leadership(MayWrite, Protocol):
         ...
 
     def problem(self) -> str:
-        """Return why neither this process nor another replica can answer verbs; empty if one can."""
+        """Return why neither this process nor another replica can answer verbs; empty if one of them can."""
         ...
 
     def role(self) -> str:

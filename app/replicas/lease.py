@@ -120,7 +120,7 @@ class Election:
         self._ended: frozenset[str] = frozenset()
         self._terms = 0
         self._next_term: LeadershipTerm | None = None
-        self._callers = NO_CALLERS  # Schedulers that the next write lists; if this replica leads, also all listed now.
+        self._callers = NO_CALLERS  # Schedulers in the next write; for the holder, never fewer than the Lease lists.
         self._sent_callers: Callers | None = None  # Schedulers in the last write; None before it, or if it failed.
         self._retired = self._resigned = False
         self.is_candidate = True

@@ -203,7 +203,7 @@ class Replica:
         return await self._elector.changed(seconds)
 
     def problem(self) -> str:
-        """Return why neither this process nor another replica can answer verbs; empty if one can."""
+        """Return why neither this process nor another replica can answer verbs; empty if one of them can."""
         if not self.leads:
             return "" if self._election.leader is not None else NO_LEADER
         return f"taking over: {self._doing}" if self._ready is not self._election.term else ""

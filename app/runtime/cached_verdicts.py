@@ -33,8 +33,8 @@ _REJECTION_BYTES: Final = 300
 """Estimated bytes of one entry in ``rejected``: a node name and a status."""
 
 _MOST_AGAIN: Final = 256
-"""Maximum number of changed nodes that ``refresh`` evaluates again to confirm their rejections. If more nodes have
-changed, each is evaluated when a request next names it.
+"""Maximum number of changed nodes with a rejection that ``refresh`` evaluates again. If there are more, none of them is
+evaluated until a request names it.
 """
 
 _CROWDED_COST: Final = 8

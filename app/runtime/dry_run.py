@@ -50,7 +50,7 @@ class FilterDryRun:
 
 class DryRuns:
     """Factory of dry runs with a profile's filters. ``filters`` is set after the plugins are created, because the
-    filters consist of these plugins. Each plugin already gets this factory in its handle.
+    filters consist of these plugins. Each plugin gets this factory in its handle when it is created.
     """
 
     __slots__ = ("filters",)

@@ -288,8 +288,8 @@ class Filters:
         return [it for it in nominated if it.spec.scheduler_name in served and has_precedence(it, node_name, pod)]
 
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
-        """Check a node before a bind: run PreFilter and Filter for it. ``in_flight``: other assumed pods whose binds
-        can still fail, possibly pods that wait at Permit.
+        """Check a node before a bind: run PreFilter and Filter for it. ``in_flight``: other assumed pods that might not
+        be bound; some can wait at Permit.
         """
         prepared = self.pre_filter(state, pod)
         if prepared.status is not SUCCESS:

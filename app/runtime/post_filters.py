@@ -32,8 +32,8 @@ class NoPreemption(LookupError):
 class Preemption(Protocol):
     """Interface of a PostFilter plugin that preempts pods, with the names of kube-scheduler's ``preemption.Interface``.
 
-    It is not part of the plugin contract. DefaultPreemption implements it, and the command ``evaluate`` uses it to find
-    the victims on any node. Its methods evict nothing.
+    It is not part of the plugin contract. DefaultPreemption implements it. The command ``evaluate`` uses it to find the
+    victims on any node, and ``preemption: Own`` uses it to find victims for topology spread. Its methods evict nothing.
     """
 
     def pod_eligible_to_preempt_others(self, pod: Pod, nominated_node_status: Status) -> str:
@@ -149,7 +149,7 @@ class PostFilters:
     def for_spread(
         self, state: CycleState, pod: Pod, rejected: Mapping[str, Status], stays: Callable[[Pod], str]
     ) -> PostFilterSteps:
-        """Find victims for topology spread, in steps like ``post_filter``. Raises like it, or ``NoPreemption``."""
+        """Find victims for topology spread, in steps. Raises the exceptions of ``post_filter``, or ``NoPreemption``."""
         slot = self._preemption
         steps = self._guard.call(slot.name, _POINT, slot.plugin.victims_for_spread, state, pod, rejected, stays)
         _, answer = yield from self._run_steps(slot, steps, state)
@@ -169,9 +169,11 @@ def answer_in_steps(
     pod: Pod,
     begin: Callable[[CycleState], PostFilterSteps],
 ) -> Generator[None, None, PostFilterAnswer | None]:
-    """Run a search for victims, each step on the snapshot of that moment; ``None`` if PreFilter rejects the pod.
+    """Run a search for victims in steps, each on the snapshot of that moment. Return the answer, or ``None`` if
+    PreFilter rejects the pod.
 
-    ``seen``: shows the snapshot to plugins during a step. ``begin``: starts the search. Raises ``PluginError``.
+    ``seen``: returns the context for one step, which for example leaves the pod out of the snapshot. ``begin``: starts
+    the search. Raises ``PluginError``.
     """
     steps: PostFilterSteps | None = None
     while True:

@@ -51,7 +51,7 @@ class ResolvedProfile(Struct, frozen=True):
     ``bind_recheck``: plugins named for the check before a bind. ``at_most``: maximum number of nodes in a lean answer
     (an answer of a path below ``/lean``), 0 for all. ``pick``: True if a lean answer names only the best node.
     ``not_judged``: filters of kube-scheduler's default profile that this profile does not run. ``lacking``: registered
-    plugins of that profile, each with its weight there, that this profile does not run at all their points of
+    plugins of that default profile, each with its weight there, that this profile leaves out at one or more points of
     ``CHOOSING``.
     """
 

@@ -144,7 +144,7 @@ def _resolve_one(profile: Profile, place: Place, registry: Registry, mistakes: l
 
 
 def _lacks(profile: ResolvedProfile, spec: PluginSpec[Any]) -> bool:
-    """Return True if the profile does not run the plugin at one of the plugin's points up to Reserve."""
+    """Return True if the plugin has a point of ``CHOOSING`` at which the profile does not run it."""
     return any(
         has_point(spec, point) and spec.name not in {ref.name for ref in profile.at(point)} for point in CHOOSING
     )

@@ -33,7 +33,7 @@ class Scores(Struct, frozen=True):
     """Scores of the nodes ``names``. ``of_plugin``: normalized, unweighted scores. ``total``: weighted sums.
 
     ``weight``: sum of the weights of the plugins that scored; 0 if none did. A normalized score outside 0..100 is
-    replaced with 0. ``out_of_range``: one of these scores for each plugin that returned any.
+    replaced with 0. ``out_of_range``: for each plugin with scores outside this range, one of them.
     """
 
     names: Sequence[str]

@@ -29,9 +29,9 @@ ALL_PLUGINS: Final = ""
 class SearchResult(FilterResult):
     """Result of a search. ``pre_filter``: status of PreFilter; unless it is Success, no node passes.
 
-    ``lasts``: True if each rejection stays valid as long as the signature of the plugin that returned it. It is False
-    if a ``filter_last`` rejected a node, because such a rejection also depends on all requested nodes and on the nodes
-    that passed.
+    ``lasts``: True if each rejection stays valid while the signature of its plugin is unchanged. It is False if a
+    ``filter_last`` rejected a node, because such a rejection also depends on all requested nodes and on the nodes that
+    passed.
     """
 
     pre_filter: Status
@@ -156,7 +156,7 @@ class Search:
 
         Cached verdicts are valid only for nodes of the snapshot and for pods that are on no node. So the result has
         nodes with nominated pods, and nodes in ``nodes.sent``. If verdicts depend on the pods of a node, it also has
-        the node on which the pod itself runs.
+        the pod's own node and the ``overlaid_nodes``.
         """
         nominated = self.filters.nominations.nominated_nodes
         if not nominated and not nodes.sent and not self._own_place_matters:

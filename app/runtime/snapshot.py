@@ -71,12 +71,12 @@ class Nominations(Protocol):
     """Pending pods that are nominated to nodes; filters must take them into account."""
 
     def nominated(self, node_name: str) -> Collection[Pod]:
-        """Return the pending pods that are nominated to the node."""
+        """Return the pending pods that are nominated to the node, or have a reserved place on it."""
         ...
 
     @property
     def nominated_nodes(self) -> Collection[str]:
-        """Names of the nodes to which any pod is nominated."""
+        """Names of the nodes for which ``nominated`` returns at least one pod."""
         ...
 
     @property

@@ -37,7 +37,7 @@ _JSON: Final = "application/json"
 _FAULT: Final = "homeport: internal error"
 _NOT_ALLOWED: Final = "homeport: the path does not accept the method"
 _ROUTER_MESSAGES: Final = {HTTPStatus.NOT_FOUND.phrase: NOT_SERVED, HTTPStatus.METHOD_NOT_ALLOWED.phrase: _NOT_ALLOWED}
-"""Messages below ``/api/v1``, by the message of Starlette's router that each replaces."""
+"""Messages that replace those of Starlette's router below ``/api/v1``, by the router's message."""
 
 _STATUS_OF: Final = {"bad_request": 422, "not_ready": 503, "overloaded": 503, "out_of_time": 503, "nothing_to_do": 404}
 """HTTP status below ``/api/v1``, by outcome; 500 for other outcomes."""

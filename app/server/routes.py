@@ -32,8 +32,8 @@ from app.verbs.outcome import Answer, Verb, VerbFailure
 from app.wire.extender_answers import LongBody
 
 VerbCall = Callable[..., Awaitable[Answer]]
-"""Verb, called with the request body and returning the answer. A bind is also called with the seconds until the
-caller's deadline.
+"""Function of a verb, which gets the body of a request and returns the answer. The function of bind also gets the
+seconds until the caller's deadline.
 """
 
 Verbs = Mapping[Verb, VerbCall]

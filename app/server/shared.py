@@ -84,9 +84,11 @@ class SharedAnswer:
         return task
 
     def _take(self, task: asyncio.Task[_Answer]) -> _Answer:
-        """Return the result of a finished task. Without a usable snapshot, return the last answer; its age shows that.
+        """Return the result of a finished task. After a ``VerbFailure``, for example because the snapshot cannot be
+        used, return the last answer; its age shows that it is old.
 
-        Raises the exception of a failed task. The next reader then starts a new one.
+        Raises the ``VerbFailure`` if there is no last answer, and any other exception of the task. The next reader then
+        starts a new task.
         """
         if self._task is task:
             self._task = None

@@ -74,7 +74,7 @@ def waiting_list_router(waiting: WaitingPods) -> APIRouter:
 def waiting_router(waiting: WaitingPods, *, max_body_bytes: int) -> APIRouter:
     """Create the router for allow and reject.
 
-    Only the verbs' listener serves it, because a pod that is allowed is bound, and the bind of a rejected pod fails.
+    Only the listener of the verbs serves it, because such a request decides about a bind.
     """
     router = APIRouter(prefix="/api/v1/waiting", tags=["scheduling"])
 

@@ -27,8 +27,8 @@ class FeedMetrics(Protocol):
     """State of the feed of one kind, with the values that metrics export.
 
     ``objects``: number in the snapshot. ``age``: seconds since the last contact. ``synced``: true once the first list
-    is applied. ``events``, ``relists``: numbers of watch events and lists so far. ``undecodable``: number of events and
-    list items left out so far. ``left_out``: objects that cannot be read now.
+    is applied, or the kind is not served. ``events``, ``relists``: numbers of watch events and lists so far.
+    ``undecodable``: number of events and list items left out so far. ``left_out``: objects that cannot be read now.
     """
 
     @property

@@ -124,11 +124,12 @@ class BindVerb:
         return task.result()
 
     async def drain(self, seconds: float = DRAIN_SECONDS) -> bool:
-        """At shutdown, wait up to ``seconds`` for all transactions and ``post_bind`` calls, then cancel the rest.
+        """At shutdown, wait up to ``seconds`` for all transactions and ``post_bind`` calls, then cancel unfinished
+        transactions.
 
-        Pods waiting at Permit are rejected at once, because no Binding was sent for them. Return true if everything
-        has ended and each outcome is known. Return false if a Binding can still arrive at the API server: the next
-        leader must then fence off the pod.
+        Pods waiting at Permit are rejected at once, because no Binding was sent for them. Return true if everything has
+        ended and each outcome is known. Return false if a Binding can still arrive at the API server: the next leader
+        must then fence off the pod.
         """
         self._waiting.close(SHUTTING_DOWN)
         until = self._clock() + seconds

@@ -28,8 +28,9 @@ UNREADABLE_NODE: Final[Status] = unresolvable("node(s) could not be read by Home
 class RequestedNodes(Struct, frozen=True):
     """Nodes of a request.
 
-    ``names``: all requested names, in the order of the request. ``unknown``: status of each name that is not a
-    candidate. ``raw``: the received node objects, if the request has whole nodes.
+    ``names``: all requested names, in the order of the request; with whole nodes, each name once, and unreadable nodes
+    last. ``unknown``: status of each name that is not a candidate. ``raw``: the received node objects, if the request
+    has whole nodes.
     """
 
     names: Sequence[str]

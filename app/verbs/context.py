@@ -43,10 +43,11 @@ class Reader(Protocol):
     """Reads single objects from the API server before a watch delivers them, and stores them in the snapshot."""
 
     async def fetch(self, kind: Kind[Any], namespace: str, name: str) -> None:
-        """Read one object and store it. Raises ``Unreadable`` if it cannot be decoded.
+        """Read one object and store it. For some time, a failed read is not repeated.
 
-        If the object does not exist, or cannot be read, no exception is raised, and the plugins decide without it. Only
-        for a node that cannot be read, ``Unreadable`` is raised. For some time, a failed read is not repeated.
+        Raises ``Unreadable`` if the object cannot be decoded. For a node, it is also raised if the read fails with
+        another status than 403 or 404, or gets no answer. After any other failure, the plugins decide without the
+        object.
         """
         ...
 

@@ -60,8 +60,8 @@ class PreemptVerb:
     def _steps(self, framework: Framework, args: PreemptionArgs, helped: dict[str, NodeVictims]) -> Iterator[None]:
         """Evaluate ``_CANDIDATES_PER_STEP`` nodes per step, and add those on which the pod would fit to ``helped``.
 
-        Each step uses the snapshot of that moment. The snapshot can change between steps, because filter checks the
-        nodes again after the eviction. Raises ``VerbFailure``.
+        Each step uses the snapshot of that moment. A change of the snapshot between two steps does no harm, because
+        filter checks the nodes again after the eviction. Raises ``VerbFailure``.
         """
         candidates = iter(args.victims.items())
         some = list(islice(candidates, _CANDIDATES_PER_STEP))

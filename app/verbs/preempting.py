@@ -1,7 +1,8 @@
 """Filter and preempt for profiles with ``preemption: Own``, in which Homeport evicts pods for topology spread.
 
-While a plan for a pod is in hand, filter reports the planned node as ``FailedNodes``, so that kube-scheduler keeps the
-pod's nomination to that node. Preempt reports no node, so that kube-scheduler does not evict pods on another node.
+A plan names a node and the pods to evict there. While Homeport carries out a plan for a pod, filter reports the planned
+node in ``FailedNodes``, so that kube-scheduler keeps the pod's nomination to that node. Preempt then answers with no
+node, so that kube-scheduler does not evict pods on another node.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from app.wire.extender_answers import LongBody, encode_filter, encode_filter_nod
 from app.wire.extender_v1 import NodesRequest, PreemptionArgs, SplitArgs
 
 _SPREAD: Final = b"topology spread constraints"
-"""Part of the reasons of PodTopologySpread. Other refusals are not reported, because no eviction helps."""
+"""Text in each reason of PodTopologySpread. A refusal without it is not reported to the tracker, because Homeport
+evicts pods only for topology spread.
+"""
 
 
 _WAITS: Final = unresolvable("node(s) were not the one on which pods are evicted for this pod")
-"""Status of nodes while a plan for another node is in hand."""
+"""Status of a node that would pass, while there is a plan for another node."""
 
 
 class PreemptingFilterVerb(FilterVerb):
@@ -68,9 +71,9 @@ class PreemptingFilterVerb(FilterVerb):
         return Answer(_with_failed(body, planned, whole=names is None), "no_fit") if planned else answer
 
     def _evaluate(self, framework: Framework, form: AnswerForm, pod: Pod, *request: Any) -> FilterVerdict:
-        """Evaluate nodes as ``FilterVerb`` does. While a plan is in hand, only its node passes.
+        """Evaluate nodes as ``FilterVerb`` does. While there is a plan for the pod, only its node passes.
 
-        Otherwise the pod could be bound elsewhere after some evictions, and the others would be in vain.
+        Otherwise the pod could be bound to another node after some of the evictions, which would then be in vain.
         """
         verdict = super()._evaluate(framework, form, pod, *request)
         planned = self._tracker.planned(pod.uid) if framework.preempts else ""

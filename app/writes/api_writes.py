@@ -96,8 +96,8 @@ class ApiBinder:
 
         A conflict means that the pod was written since the decision. Often only its status was written, by a scheduler
         or by a nomination. The Binding is then retried with the new version, unless a field has changed that the
-        decision depends on. Returns a rejection if such a field changed or conflicts continue, and an Error for all
-        other failures.
+        decision depends on. Returns a rejection if such a field changed or conflicts continue. If the pre-send check
+        forbids the Binding, returns the status of the check. Returns an Error for all other failures.
         """
         read, message = pod, ""
         for _ in range(_CONFLICTS):

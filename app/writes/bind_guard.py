@@ -38,7 +38,7 @@ _LOOK_SECONDS: Final = 0.01
 class NotBound(Exception):
     """Raised if a Binding must not be sent, so that the pod is not bound.
 
-    ``status`` is an Error, or a rejection if the pod has changed since the decision.
+    ``status`` is an Error, or a rejection, for example if the decision is no longer valid.
     """
 
     def __init__(self, status: Status) -> None:

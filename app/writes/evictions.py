@@ -1,4 +1,5 @@
-"""Writes of a preemption: Evictions of the victims, and the nomination of the preemptor.
+"""Writes of a preemption: Evictions of the victims, and the nomination of the pod for which they are evicted (the
+preemptor).
 
 The nomination carries the annotation ``PREEMPTING``. A new leader recognizes by it the nominations that its predecessor
 made and did not clear.
@@ -49,7 +50,8 @@ class NotAllowed(Exception):
 
 class Evictor:
     """Evicts pods and nominates preemptors. ``may_write`` returns why this process must not write now, or an empty
-    string. It is checked immediately before each request is sent. ``seconds``: time limit of a request.
+    string. It is called before each write; for an Eviction, immediately before the request is sent. ``seconds``: time
+    limit of a request.
     """
 
     def __init__(self, client: KubeClient, cluster: Cluster, may_write: Callable[[], str], seconds: float) -> None:
@@ -79,7 +81,7 @@ class Evictor:
         return Eviction("evicted")
 
     async def read(self, pod: Pod) -> Pod | None:
-        """Read a pod into the snapshot and return it; ``None`` if it does not exist. Raises ``OSError``."""
+        """Read a pod into the snapshot and return it; ``None`` if it was deleted or replaced. Raises ``OSError``."""
         try:
             raw = await self._client.get(PODS, pod.namespace, pod.name, timeout=self._seconds)
             newest = as_requested(self._cluster.core.decode_pod(raw), pod.namespace, pod.name)
@@ -97,7 +99,7 @@ class Evictor:
         return newest
 
     async def nominate(self, pod: Pod, node_name: str) -> str:
-        """Nominate the pod to the node, unless it has a nomination. Return why that failed, or an empty string."""
+        """Nominate the pod, unless it has another nomination. Return why that failed, or an empty string."""
         problem = ""
         for _ in range(_ATTEMPTS):
             try:
@@ -122,9 +124,11 @@ class Evictor:
         return "" if newest is not None and newest.nominated_node_name == node_name else "the nomination was changed"
 
     async def clear(self, pod: Pod, node_name: str) -> None:
-        """Remove what ``nominate`` wrote. A nomination to another node stays. Raises ``OSError``.
+        """Remove the nomination and the annotation that ``nominate`` wrote. A nomination to another node stays. Raises
+        ``OSError``.
 
-        The pod is written in any case, unless it has a node, so that the scheduler tries it again.
+        Nothing is written if the pod is gone, has a node, or lacks the annotation for ``node_name``. Otherwise it is
+        written even if only the annotation changes, so that the scheduler tries the pod again.
         """
         problem = ""
         for _ in range(_ATTEMPTS):

@@ -1,4 +1,4 @@
-"""Interfaces through which all writes go.
+"""Interfaces for the writes that a saved cluster supports too: Bindings, changes of objects, nominations, activations.
 
 Each feed creates its own implementations: one for an API server, one for a saved cluster.
 """
@@ -24,7 +24,7 @@ class MayWrite(BindLeadership, Protocol):
 
 
 class ClusterWrites(Struct, frozen=True):
-    """All write interfaces of one cluster. ``binder`` sends every Binding through ``bind_guard``."""
+    """Implementations of these writes for one cluster. ``binder`` sends every Binding through ``bind_guard``."""
 
     binder: Binder
     writer: Writer
