@@ -156,7 +156,8 @@ class Counts(Protocol):
 
     Bound and assumed pods are counted; the Binding of an assumed pod is not confirmed yet. Finished and terminating
     pods are not counted. The first query with new arguments can raise ``Unprepared``. A plugin with several queries
-    should pass them to ``all_prepared``.
+    should pass them to ``all_prepared``. Mappings that queries return are live, so they are valid until the next
+    ``await``.
     """
 
     def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:
