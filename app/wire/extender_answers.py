@@ -16,7 +16,7 @@ class VictimUid(Struct, forbid_unknown_fields=True):
 
 
 class NodeVictims(Struct):
-    """Victims on one node, most important first (a MetaVictims of extender/v1). An answer has at least one per node."""
+    """Victims on one node, most important first (a MetaVictims of extender/v1). In an answer, ``pods`` is not empty."""
 
     pods: list[VictimUid] = field(name="Pods", default_factory=list)
     num_pdb_violations: int = field(name="NumPDBViolations", default=0)

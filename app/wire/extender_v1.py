@@ -216,7 +216,10 @@ class SplitArgs(Struct, frozen=True):
 
 
 def split_args(body: bytes | memoryview) -> SplitArgs | None:
-    """Split a request. Return ``None`` if it does not have kube-scheduler's form, or if node names have escapes."""
+    """Split a request. Return ``None`` if it does not have kube-scheduler's form, or if node names have escapes.
+
+    A ``memoryview`` is never split.
+    """
     if not isinstance(body, bytes) or not body.endswith(_END_OF_NAMES):
         return None
     cut = body.rfind(_NAMES)
