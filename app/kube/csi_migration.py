@@ -243,7 +243,7 @@ def _renamed(affinity: RequiredNodeAffinity | None, key: str, name: str) -> Requ
 
 
 def _with_zones(affinity: RequiredNodeAffinity | None, key: str, label: str) -> RequiredNodeAffinity | None:
-    """Return the affinity with an additional requirement in each term: ``key`` In the zones of the zone ``label``."""
+    """Return the affinity with one more requirement in each term: ``key`` In the zones that ``label`` lists."""
     zones = tuple(sorted({it.strip() for it in label.split(BETWEEN_ZONES)} - {""}))
     if not zones:
         return affinity

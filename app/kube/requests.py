@@ -281,7 +281,10 @@ class _EffectiveRequests:
         return total
 
     def _while_starting(self, total: Amounts, defaults: Mapping[str, Quantity]) -> Amounts:
-        """Return the largest sum of an init container and earlier sidecars. Also add the sidecars to ``total``."""
+        """Return, by resource, the largest sum of an init container and the sidecars before it.
+
+        Also add the sidecars to ``total``.
+        """
         most: Amounts = {}
         running: Amounts = {}
         for keeps_running, amounts in self._init_containers:
