@@ -332,7 +332,7 @@ class Cluster:
             self.upsert_node(node)
 
     def delete_node(self, name: str) -> None:
-        """Remove a node. Its pods stay in the snapshot without a node, until the node is added again."""
+        """Remove a node. Its pods stay in the snapshot, but belong to no node info until the node is added again."""
         info = self._nodes.pop(name, None)
         if info is None:
             return
@@ -378,7 +378,7 @@ class Cluster:
         return replace(pod, waiting=replace(pod.waiting, message=""))
 
     def on_placed(self, listener: Callable[[str], None]) -> None:
-        """Call ``listener`` with the UID of a pod when ``upsert_pod`` gives it a node and it had none before."""
+        """Call ``listener`` with the UID of a pod that ``upsert_pod`` places, unless it was bound or assumed before."""
         self._on_placed.append(listener)
 
     def upsert_read_pod(self, pod: Pod) -> None:

@@ -17,7 +17,7 @@ Listener = Callable[[Any, Any], None]
 """Callback (old, new) for a stored object; see ``ObjectStore.on_change``."""
 
 _MOST_DELETED: Final = 8192
-"""Maximum number of remembered UIDs. Fewer objects are deleted during a single read."""
+"""Maximum number of remembered UIDs: more than the number of objects that are deleted while one read is in flight."""
 
 
 class DeletedUids:
