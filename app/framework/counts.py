@@ -44,7 +44,7 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
         return (lambda node: not node.unschedulable and admits(node)) if self.uncordoned else admits
 
     def without_closed_nodes(self, spec: PodSpec) -> Inclusion:
-        """Return this inclusion without nodes that have a NoSchedule or NoExecute taint that the pod does not tolerate.
+        """Return this inclusion without nodes that have an untolerated taint with effect NoSchedule or NoExecute.
 
         Cordoned nodes are left out too, unless the pod tolerates the taint of a cordon.
         """

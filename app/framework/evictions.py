@@ -80,7 +80,7 @@ class BudgetLedger:
     def refusal(self, pod: Pod) -> str:
         """Return why the Eviction API refuses to evict the pod now; empty if it does not refuse.
 
-        If a budget of the namespace cannot be read, its pods count as refused, because the budget might select them.
+        If a budget of the namespace cannot be read, the pod is refused, because the budget might select it.
         """
         if _is_unguarded(pod):
             return ""
