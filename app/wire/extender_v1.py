@@ -208,9 +208,9 @@ class SplitArgs(Struct, frozen=True):
         return self.names.split(_BETWEEN)
 
     def are(self, names: Sequence[str]) -> bool:
-        """Return true if ``names`` are the node names of the request, in order.
+        """Return true if ``names`` are the node names that were split off, in order.
 
-        If the result is true, the names are the last field of the request.
+        ``names``: node names of the decoded request. If the result is true, they are the last field of the request.
         """
         return '","'.join(names).encode() == self.names
 
