@@ -77,9 +77,10 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 def encode_filter(failed: Mapping[str, str], names: Sequence[str], resolvable: Mapping[str, str] = _NOTHING) -> bytes:
-    """Encode a filter answer with node names. ``failed``: rejected nodes with reasons. ``names``: passing nodes.
+    """Encode a filter answer with node names. ``names``: passing nodes.
 
-    ``resolvable``: rejected nodes on which preemption can help (``FailedNodes``).
+    ``failed``: reasons by rejected node on which preemption cannot help (``FailedAndUnresolvableNodes``).
+    ``resolvable``: reasons by rejected node on which preemption can help (``FailedNodes``).
     """
     return ENCODER.encode(_FilterResult(None, names, resolvable, failed, ""))
 
