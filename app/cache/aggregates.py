@@ -25,8 +25,8 @@ _FIRST_NODES_DIFFER: Final = "first nodes of images differ from a recount"
 class PodIndex(Protocol):
     """Data derived from the pods on nodes. The cluster cache calls its methods when pods and nodes change.
 
-    It is not called if namespace, node and spec of a pod stay the same. For a change of labels, ``Terms`` has the
-    method ``relabelled``.
+    ``pod`` is not called if node and spec of a pod stay the same. If only its labels change, only ``Terms.relabelled``
+    is called.
     """
 
     def pod(self, pod: Pod, node: str, delta: int) -> None:

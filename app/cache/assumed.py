@@ -1,4 +1,4 @@
-"""Assumed pods: pods that wait at Permit, are being bound, or have been bound but not yet shown as bound by the watch.
+"""Assumed pods: pods that wait at Permit, pods that are being bound, and pods whose bind the watch has not shown yet.
 
     (none) --assume--> in flight --accept (the API server's Status)--> accepted
                        |  ^  |  |                                        |

@@ -1,8 +1,8 @@
 """Snapshot of the cluster: nodes, pods, objects of the kinds that plugins declare, and all data derived from them.
 
 The snapshot changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept``, ``doubt``, ``confirm``, ``forget``
-and ``mark_…``. These methods are synchronous, so code that does not await sees one consistent state. The snapshot does
-not depend on the order of events: it equals one that is built from the current objects.
+and ``mark_…``, and the methods of ``others``. These methods are synchronous, so code that does not await sees one
+consistent state. The snapshot does not depend on the order of events: it equals one built from the current objects.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Cluster:
         return tuple(self._pods)
 
     def pods(self) -> Iterator[Pod]:
-        """Yield all pods. Each namespace is copied before its first pod, so that pods can change between two yields."""
+        """Yield all pods, without overlay. Pods can change between two yields."""
         for namespace in tuple(self._pods):
             yield from tuple(self._pods.get(namespace, {}).values())
 
@@ -135,7 +135,7 @@ class Cluster:
 
     @property
     def generation(self) -> int:
-        """Number that increases with every change of the snapshot."""
+        """Number that increases with every change of the snapshot, except with ``accept`` and ``confirm``."""
         return self._changes + self.others.changes
 
     @property
@@ -296,7 +296,7 @@ class Cluster:
     def node_stamp(self, name: str) -> Hashable:
         """Return a value that changes with every version of the node and every change of the pods on it.
 
-        Changes of fields that plugins do not read of pods on nodes are not included.
+        Changes of a pod that plugins do not see are ignored, for example a change of its status; see ``_is_same_pod``.
         """
         info = self._nodes.get(name)
         node = None if info is None else (info.node.uid, info.node.resource_version)
@@ -332,7 +332,7 @@ class Cluster:
             self.upsert_node(node)
 
     def delete_node(self, name: str) -> None:
-        """Remove a node. Its pods stay in the snapshot without a node, until the node is added again."""
+        """Remove a node. Its pods stay in the snapshot, but belong to no node info until the node is added again."""
         info = self._nodes.pop(name, None)
         if info is None:
             return
@@ -378,7 +378,7 @@ class Cluster:
         return replace(pod, waiting=replace(pod.waiting, message=""))
 
     def on_placed(self, listener: Callable[[str], None]) -> None:
-        """Call ``listener`` with the UID of a pod when ``upsert_pod`` gives it a node and it had none before."""
+        """Call ``listener`` with the UID of a pod that ``upsert_pod`` places, unless it was bound or assumed before."""
         self._on_placed.append(listener)
 
     def upsert_read_pod(self, pod: Pod) -> None:
@@ -477,10 +477,10 @@ class Cluster:
     ) -> AbstractContextManager[None]:
         """Omit some pods, add others and change known ``nodes`` during an evaluation. The block must not await.
 
-        Inside the block, all queries return the results of a snapshot without the omitted and with the added pods. Only
-        node infos show the changed nodes: counts by domain, indexes and aggregates do not. Cached data does not change.
-        An added pod replaces a pod of the same name. A nested overlay extends the outer overlay. Results of earlier
-        queries do not include the overlay, so the overlay must be opened before PreFilter.
+        Queries of plugins then return the results of a snapshot without the omitted and with the added pods. ``pod``,
+        ``pods``, ``pods_in`` and ``base_nodes`` ignore the overlay. Only node infos show the changed nodes: counts by
+        domain, indexes and aggregates do not. An added pod replaces a pod of the same name. A nested overlay extends
+        the outer one. Results of earlier queries do not change, so the overlay must be opened before PreFilter.
         """
         outer = Overlay({}) if self._overlay is None else self._overlay
         moves, replaced = dict(outer.moves), {**outer.replaced, **{it.name: it for it in nodes}}
@@ -584,14 +584,14 @@ class Cluster:
             _discard(self._hidden_pods, pod.node_name, pod.uid)
 
     def check(self) -> list[str]:
-        """Recount all derived data, and return each distinct sentence on a difference once."""
+        """Run all steps of ``checking`` at once, and return each distinct sentence on a difference once."""
         return list(dict.fromkeys(filter(None, self.checking())))
 
     def checking(self) -> Generator[str, None, None]:
-        """Recount all derived data in small steps. Each step yields a sentence on a difference, or ``""``.
+        """Compare derived data with a recount, in small steps. Each step yields a sentence on a difference, or ``""``.
 
-        The snapshot can change between the steps. Each change is applied to the recount too, and each step compares
-        only current values. So no change is reported as a difference.
+        Compared are the counts, the indexes, and the pods by node, controller and claim. The snapshot can change
+        between the steps: each change is applied to the recount too, so it is not reported as a difference.
         """
         recount = PodRecount(self.counts.complete_selections())
         of_terms = None if self._terms is None else self._terms.recount()

@@ -57,7 +57,7 @@ _MOST_DOMAINS_BYTES: Final = 96 << 20
 """Maximum estimated bytes of all entries of a level. In very large clusters, the maximum is higher; see ``_limit``."""
 
 _MIN_ENTRIES: Final = 32
-"""Number of entries with all nodes for which each level always has room. One pod needs fewer entries."""
+"""Number of entries for which each level always has room, even if each lists all nodes. One pod needs fewer entries."""
 
 _PIECE: Final = 384
 """Number of nodes, counts by node, or requirements that one step handles, in some tenths of a millisecond."""

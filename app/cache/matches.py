@@ -20,7 +20,7 @@ _GROUP_BYTES: Final = 400
 """Estimated bytes that a match needs for each group in it."""
 
 TermGroupKey = tuple[str, PodAffinity]
-"""Namespace of the pods, and their affinity terms. A term without namespaces stays without, see ``within``."""
+"""Namespace of the pods, and their affinity terms as in the spec: ``PodAffinity.within`` is not applied yet."""
 
 MatchKey = tuple[Newcomer, int | None]
 """Incoming pod, and the weight of an existing pod's required affinity term (``hardPodAffinityWeight``).

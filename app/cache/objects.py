@@ -14,10 +14,10 @@ from app.kube.meta_v1 import ObjectKey, precedes
 
 Object = TypeVar("Object", bound=KubeObject)
 Listener = Callable[[Any, Any], None]
-"""Callback (old, new) for an added or changed object. ``old`` is ``None`` for an added object."""
+"""Callback (old, new) for a stored object; see ``ObjectStore.on_change``."""
 
 _MOST_DELETED: Final = 8192
-"""Maximum number of remembered UIDs. Fewer objects are deleted during a single read."""
+"""Maximum number of remembered UIDs: more than the number of objects that are deleted while one read is in flight."""
 
 
 class DeletedUids:
@@ -57,9 +57,10 @@ class ObjectStore:
         self.changes = 0
 
     def on_change(self, kind: Kind[Any], listener: Listener) -> None:
-        """Call ``listener(old, new)`` whenever an object of the kind is added or changed, but not when it is deleted.
+        """Call ``listener(old, new)`` whenever an object of the kind is stored, but not when it is deleted.
 
-        ``old`` is ``None`` if the object is new, or if an object with another UID had this name.
+        The listener is also called if the stored object equals the previous version. ``old`` is ``None`` if the object
+        is new, or if an object with another UID had this name.
         """
         self._listeners.setdefault(kind, []).append(listener)
 

@@ -182,7 +182,7 @@ class CountedMoves:
 
 
 def overlaid(cached: Domains, by_node: Mapping[str, int]) -> DomainCounts:
-    """Return cached counts by domain, changed by the given numbers of pods on nodes."""
+    """Return cached counts by domain with the changes in ``by_node``: numbers to add to the counts, by node."""
     deltas: dict[str, int] = {}
     for node, delta in by_node.items():
         value = cached.domain_of(node)
@@ -259,7 +259,7 @@ class Overlay(CountedMoves):
     def _rows(self, rows_of: Callable[[Pod], Sequence[str]]) -> dict[str, tuple[set[str], dict[str, Pod]]]:
         """Return for each affected row the UIDs of its omitted pods, and its added pods by UID.
 
-        ``rows_of``: returns the rows in which a pod is listed.
+        ``rows_of``: returns the rows in which a pod is listed, for example its node, or the claims that it names.
         """
         rows: dict[str, tuple[set[str], dict[str, Pod]]] = {}
         for old, new in self.moves.values():

@@ -21,8 +21,8 @@ _REQUIREMENT_BYTES: Final = 500
 _MOST_KEYS: Final = 16
 """Maximum number of label values, and of namespaces, by which a selection is indexed.
 
-A selection that requires one of more values is compared with every new label set of its namespaces. A selection of more
-namespaces is indexed for all namespaces.
+If every In requirement of a selector has more values, its selection is compared with every new label set of its
+namespaces. If a selection has more namespaces, it is indexed for all namespaces.
 """
 
 EVERYWHERE: Final = ""

@@ -75,7 +75,10 @@ class YamlReader:
         self._checked: set[int] = set()
 
     def read(self, node: Node, place: Place) -> Any:
-        """Convert a YAML node to a value. Raises ``yaml.MarkedYAMLError``, and ``ValueError`` for an invalid date."""
+        """Convert a YAML node to a value.
+
+        Raises ``yaml.MarkedYAMLError``, and ``ValueError`` for an invalid date or more than ``MOST_PLACES`` keys.
+        """
         if id(node) in self._open:
             raise yaml.constructor.ConstructorError(None, None, "an alias refers to its own parent", node.start_mark)
         self._open.add(id(node))

@@ -22,8 +22,8 @@ _PREFIXES: Final = {"leader_election": "leader-elect"}
 class Flag(Struct, frozen=True):
     """Flag of the command line and the setting that it sets. ``name`` has no leading dashes.
 
-    ``place`` is the path of the setting in the file. ``setting`` is the name of its field in the model, or of its
-    parent's field if the setting is nested.
+    ``place`` is the path of the setting in the file. ``setting`` is the name of the field in the model; for a
+    nested setting, that of its parent.
     """
 
     name: str

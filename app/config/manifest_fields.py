@@ -48,9 +48,10 @@ def explained(error: str, pod: Mapping[str, Any]) -> tuple[Place, str]:
 
 
 def _search(value: Any, steps: list[str | int], wanted: Any, *, deeper: bool = False) -> Place | None:
-    """Return the first path that ends with ``steps`` at a value of the ``wanted`` type.
+    """Return the first path along ``steps`` to a value of the ``wanted`` type; ``None`` if there is none.
 
-    The step ``...`` means any key or index. With ``deeper``, ``steps`` can begin at any level of ``value``.
+    The step ``...`` means any key or index. With ``deeper``, ``steps`` can begin at any level of ``value``. A
+    ``wanted`` type of ``None`` means any type.
     """
     if not steps:
         return () if wanted is None or type(value) is wanted else None
@@ -70,7 +71,10 @@ def _search(value: Any, steps: list[str | int], wanted: Any, *, deeper: bool = F
 
 
 def mapping_at(document: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return the mapping at a path, empty if it is absent. Raises ``BadField`` if there is another value."""
+    """Return the mapping at a path; empty if it or one of its parents is absent or null.
+
+    Raises ``BadField`` if there is another value.
+    """
     for depth in range(1, len(place) + 1):
         value = value_at(document, place[:depth])
         if value in (NOTHING, None):
@@ -90,7 +94,10 @@ def text_at(document: Mapping[str, Any], place: Place) -> str:
 
 
 def number_at(document: Mapping[str, Any], place: Place, default: int) -> int:
-    """Return the number at a path, an int32 of 0 or more. Raises ``BadField`` if there is another value."""
+    """Return the number at a path, an int32 of 0 or more; ``default`` if it is absent or null.
+
+    Raises ``BadField`` if there is another value.
+    """
     value = value_at(document, place)
     if value in (NOTHING, None):
         return default

@@ -49,7 +49,10 @@ Both presets also have Homeport's own plugins for homes.
 
 
 Preemption: TypeAlias = Literal["Never", "Own"]
-"""Eviction of pods of lower priority for a pod that only topology spread rejects: by nobody, or by Homeport."""
+"""Eviction of pods of lower priority for a pod that only topology spread rejects.
+
+``Never``: the pod waits. ``Own``: Homeport evicts pods.
+"""
 
 
 class _ConfigurationModel(BaseModel):

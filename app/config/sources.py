@@ -101,9 +101,9 @@ class SettingSources(Struct, frozen=True):
 
 
 def _laid_over(below: Any, given: Any) -> Any:
-    """Return the value ``below`` with the parts in ``given`` merged into it, if the setting is nested.
+    """Return ``given``. If it has parts of a nested setting, return ``below`` with these parts merged into it.
 
-    If ``below`` is not a mapping, it is returned unchanged, so that validation reports it.
+    If ``below`` is then not a mapping, it is returned unchanged, so that validation reports it.
     """
     if isinstance(given, Mapping) and below is not None:
         return {**below, **given} if isinstance(below, Mapping) else below

@@ -86,7 +86,7 @@ def read_variables(model: type[BaseSettings], environ: Mapping[str, str]) -> Var
 
 
 def is_service_link(variable: str, value: str) -> bool:
-    """Return true if name and value look like a variable that the kubelet sets for Service ``homeport`` (or ``-…``)."""
+    """Return true if name and value are as the kubelet sets them for a Service ``homeport`` or ``homeport-…``."""
     return any(name.fullmatch(variable) and form.fullmatch(value) for name, form in _SERVICE_LINKS)
 
 

@@ -20,7 +20,7 @@ _MOST_NESTED: Final = 10_000
 
 _BRACKET: Final = re.compile(r"[\[\]{}]")
 _INDENTATION: Final = re.compile(r"(?<![ \t?:-])[ \t?:-]{50,}")
-"""Spaces and indicators at the beginning of a line. A shorter run cannot be nested deeply."""
+"""Run of at least 50 blanks and indicators, as at the beginning of a deeply nested line; shorter runs are ignored."""
 
 _LEVELS_PER_COLUMN: Final = 2
 """Maximum number of block collections that begin in one column: a mapping and a list that is its value."""

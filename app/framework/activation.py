@@ -17,7 +17,8 @@ class Activate(Protocol):
         Use it for pods that a plugin rejected earlier and would pass now, if the scheduler cannot observe what has
         changed. The scheduler itself retries pods after changes of pods, nodes and volumes. Pods that are no longer
         pending are ignored, and repeated calls for a queued pod cause one retry. The retry is an ordinary scheduling
-        cycle, in which the scheduler chooses the node. Only the leader activates pods, and at most 4,096 are queued.
+        cycle, in which the scheduler chooses the node. Only the leader activates pods. At most 4,096 pods are queued;
+        further ones wait for the scheduler's own retry.
         """
         ...
 

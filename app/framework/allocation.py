@@ -127,8 +127,8 @@ class Comparison:
     def uses(self, node: NodeInfo, *, non_zero: bool) -> list[Use]:
         """Return the amounts of each compared resource that the node has.
 
-        ``non_zero``: use default requests for containers of the node's pods that have no cpu or memory requests. Raises
-        ``NotCounted`` if the node lacks a resource that a DeviceClass backs.
+        ``non_zero``: for cpu and memory, the node's pods count with default requests for containers that have none.
+        Raises ``NotCounted`` if the node lacks a resource that a DeviceClass backs.
         """
         allocatable, requested_on_node = node.allocatable, node.requested
         for_cpu_and_memory = node.non_zero_requested if non_zero else requested_on_node

@@ -37,8 +37,9 @@ def run_to_end(steps: Generator[Any, Any, _T]) -> _T:
 
 
 def next_delay(pause: float, shortest: float, longest: float) -> float:
-    """Return the next delay of an exponential back-off: twice the previous one, but in ``shortest``..``longest``.
+    """Return the next delay of an exponential back-off: twice the previous one.
 
-    ``pause``: the previous delay, 0 for the first. All delays are in seconds.
+    It is at least ``shortest`` and at most ``longest``. ``pause``: the previous delay, 0 for the first. All are in
+    seconds.
     """
     return min(max(2 * pause, shortest), longest)

@@ -44,7 +44,7 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
         return (lambda node: not node.unschedulable and admits(node)) if self.uncordoned else admits
 
     def without_closed_nodes(self, spec: PodSpec) -> Inclusion:
-        """Return this inclusion without nodes that have a NoSchedule or NoExecute taint that the pod does not tolerate.
+        """Return this inclusion without nodes that have an untolerated taint with effect NoSchedule or NoExecute.
 
         Cordoned nodes are left out too, unless the pod tolerates the taint of a cordon.
         """
@@ -156,7 +156,8 @@ class Counts(Protocol):
 
     Bound and assumed pods are counted; the Binding of an assumed pod is not confirmed yet. Finished and terminating
     pods are not counted. The first query with new arguments can raise ``Unprepared``. A plugin with several queries
-    should pass them to ``all_prepared``.
+    should pass them to ``all_prepared``. Mappings that queries return are live, so they are valid until the next
+    ``await``.
     """
 
     def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:

@@ -63,7 +63,8 @@ class CycleState(Struct, eq=False):
         return data
 
     def clone(self) -> CycleState:
-        """Return a copy for a dry run. Entries are cloned; the skip sets are shared, because a dry run never changes
-        them.
+        """Return a copy for a dry run, with cloned entries.
+
+        The other fields are shared. A dry run never changes the skip sets.
         """
         return replace(self, _entries={key: data.clone() for key, data in self._entries.items()})

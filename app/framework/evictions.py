@@ -1,7 +1,8 @@
-"""PodDisruptionBudgets while pods are evicted and placed again, by the rules of the Eviction API.
+"""PodDisruptionBudgets during simulated evictions and placements, by the rules of the Eviction API.
 
 A budget allows an eviction if its ``status.disruptionsAllowed`` is above 0. Each eviction of a ready pod uses up one,
-until a new pod is placed in its stead. The rules are those of kube-apiserver and of the disruption controller.
+until a new pod is placed in its stead. The rules are those of kube-apiserver and of the disruption controller. Nothing
+is evicted here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BudgetsIn: TypeAlias = Callable[[Kind[PodDisruptionBudget], str], Collection[Pod
 
 
 class BudgetState:
-    """One budget during evictions. ``missing``: UIDs of its ready pods that are gone, until new pods are placed."""
+    """One budget during simulated evictions. ``missing``: UIDs of its evicted ready pods, until new pods are placed."""
 
     def __init__(self, budget: PodDisruptionBudget) -> None:
         self.budget = budget
@@ -68,7 +69,7 @@ class BudgetLedger:
         self._guarding: dict[tuple[str, LabelSet], Sequence[BudgetState]] = {}
 
     def guarding(self, pod: Pod) -> Sequence[BudgetState]:
-        """Return the budgets that select the pod, by name."""
+        """Return the budgets that select the pod, sorted by name."""
         key = (pod.namespace, pod.labels)
         if key not in self._guarding:
             budgets = self._readable(POD_DISRUPTION_BUDGETS, pod.namespace)
@@ -79,7 +80,7 @@ class BudgetLedger:
     def refusal(self, pod: Pod) -> str:
         """Return why the Eviction API refuses to evict the pod now; empty if it does not refuse.
 
-        If a budget of the namespace cannot be read, its pods count as refused, because the budget might select them.
+        If a budget of the namespace cannot be read, the pod is refused, because the budget might select it.
         """
         if _is_unguarded(pod):
             return ""
@@ -90,13 +91,13 @@ class BudgetLedger:
         return refusal_of(pod, self.guarding(pod))
 
     def remove(self, pod: Pod) -> None:
-        """Count a pod as gone. ``pod``: as it was on its node."""
+        """Count a pod as gone. ``pod``: its version before the eviction."""
         if is_ready(pod):
             for state in self.guarding(pod):
                 state.missing.add(pod.uid)
 
     def restore(self, pod: Pod) -> None:
-        """Count a new pod as ready that is placed in the stead of ``pod``."""
+        """Count the new pod that is placed in the stead of ``pod`` as ready."""
         for state in self.guarding(pod):
             state.missing.discard(pod.uid)
 

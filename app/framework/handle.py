@@ -142,7 +142,7 @@ class Fallbacks(Protocol):
     """
 
     def enable(self, after: float) -> None:
-        """Begin to observe the profile's pods. ``after``: seconds that a constraint blocks a pod before it is soft."""
+        """Begin to observe the profile's pods. ``after``: seconds until a constraint that blocks a pod becomes soft."""
         ...
 
     def relaxed(self, pod: Pod) -> Collection[str]:

@@ -47,7 +47,10 @@ class NodeLister(Protocol):
 
     @property
     def mounts_generation(self) -> int:
-        """Number that changes whenever a pod with claims or named disks joins or leaves a node (``Part.VOLUMES``)."""
+        """Number that changes whenever a pod with claims or named disks joins or leaves a node (``Part.VOLUMES``).
+
+        It also changes when a node is added or deleted.
+        """
         ...
 
     @property

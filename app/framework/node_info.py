@@ -103,7 +103,7 @@ class NodeInfo:
             self._totals.add(pod, -1)
 
     def put(self, pod: Pod) -> None:
-        """Add a pod to this copy, which must not have a pod of its UID."""
+        """Add a pod to this copy, which must not have a pod with the same UID."""
         self.pods[pod.uid] = pod
         if self._totals is not None:
             self._totals.add(pod)

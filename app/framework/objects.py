@@ -27,11 +27,14 @@ class Objects(Protocol):
         ...
 
     def in_namespace(self, kind: Kind[Object], namespace: str) -> Collection[Object]:
-        """Return all objects of the kind in the namespace."""
+        """Return all objects of the kind in the namespace. Raises ``Unreadable`` if one of them cannot be decoded."""
         ...
 
     def every(self, kind: Kind[Object]) -> Iterator[Object]:
-        """Iterate over all readable objects of a kind; they can change meanwhile. Too slow for the hot path."""
+        """Iterate over all objects of a kind; they can change meanwhile. Too slow for the hot path.
+
+        An object that can no longer be decoded is included in its last readable version; ``Unreadable`` is not raised.
+        """
         ...
 
     def version(self, kind: Kind[Any], namespace: str | None = None) -> int:
@@ -43,9 +46,11 @@ class Objects(Protocol):
         ...
 
     def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
-        """Return (key, object or ``None`` if deleted) for each change since ``version(kind)`` was ``seen``.
+        """Return (key, object) for each object that has changed since ``version(kind)`` was ``seen``.
 
-        Returns ``None`` if the changes are unknown, for example at the first call. In that case any object might have
+        The object is ``None`` if it was deleted.
+
+        Returns ``None`` if the changes are unknown, for example at the first call. In that case, any object might have
         changed.
         """
         ...
@@ -94,7 +99,10 @@ class ObjectGone(Exception):
 
 
 class Unreadable(Exception):
-    """Error: an object exists but cannot be decoded, so no decision can use it. ``key`` is ``namespace/name``."""
+    """Error: an object exists but cannot be decoded, so no decision can use it.
+
+    ``key`` is ``namespace/name``; only the name for a cluster-scoped kind.
+    """
 
     def __init__(self, kind: str, key: str, cause: str) -> None:
         super().__init__(f"{kind} {key} cannot be read: {cause}")

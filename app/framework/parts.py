@@ -61,7 +61,7 @@ class Part(Enum):
     """Volumes with a claim, decoded only for pods without a node."""
 
     DISRUPTION = "disruption"
-    """``preemptionPolicy``, start time, and the condition of pods that are being preempted."""
+    """``preemptionPolicy``, start time, readiness, the phase Pending, and the condition of victims of preemption."""
 
     DELETION_COST = "deletion_cost"
     """Annotation ``controller.kubernetes.io/pod-deletion-cost``."""

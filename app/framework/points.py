@@ -69,8 +69,8 @@ class Plugin(Protocol):
     def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
         """React to an object of a declared kind that was added (``old`` is ``None``) or changed, by whichever client.
 
-        Called also for all objects that exist at start, but not for deletions. If several profiles have the plugin,
-        only the first profile's instance is called, once per change.
+        Called also for all objects that exist at start, and for unchanged objects that are listed again, but not for
+        deletions. If several profiles have the plugin, only the first profile's instance is called.
         """
         return
 

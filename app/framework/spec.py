@@ -49,7 +49,7 @@ Args = TypeVar("Args", bound=PluginArgs)
 
 
 class Writes(Struct, frozen=True):
-    """Writes of the plugin to objects of ``kind`` through ``Handle.writer``. ``what``: description of the writes for
+    """Writes of the plugin to objects of ``kind`` through ``Handle.writer``. ``what``: the writes, described for
     users.
 
     ``whole``: True if the plugin also creates and deletes objects; False if it only annotates or changes them.

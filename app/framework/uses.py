@@ -13,7 +13,7 @@ class Use(Struct, frozen=True):
     """Access of a plugin to a kind, which it lists and watches.
 
     ``looks_up``: True if single objects are also read from the API server, because the watch might not have delivered
-    them yet. ``writes``: description of the plugin's writes for users; empty if it writes none. ``whole``: True if the
+    them yet. ``writes``: the plugin's writes, described for users; empty if there are none. ``whole``: True if the
     plugin also creates and deletes objects.
     """
 

@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 from app.kube.decoding import Decoder
 
 _LONGEST_MESSAGE: Final = 500
-"""Maximum number of bytes of a message that is not part of a Status object; the rest is dropped."""
+"""Maximum bytes of a message from a body that is not a Status object; the rest of the body is dropped."""
 
 
 class KubeError(Exception):
@@ -46,8 +46,8 @@ class UnknownOutcome(KubeError):
 class ApiError(KubeError):
     """Error answer of the API server, or of a proxy in front of it.
 
-    ``retry_after`` is in seconds; ``None`` if the answer has no such header. The error is also raised for a name that
-    cannot be part of a path; then no request is sent.
+    ``retry_after``: seconds in the header Retry-After, or else in ``retryAfterSeconds`` of the Status object; ``None``
+    without both. The error is also raised for a name that cannot be part of a path; then no request is sent.
     """
 
     def __init__(self, status: int, reason: str = "", message: str = "", retry_after: float | None = None) -> None:

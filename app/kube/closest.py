@@ -29,7 +29,7 @@ def closest(name: str, known: Iterable[str], most: int) -> list[str]:
 def is_typo(name: str, other: str) -> bool:
     """Return true if the names are equal or one typo apart: a wrong, missing or extra letter, or two swapped letters.
 
-    Swapped letters must be neighbours. Names of one letter are never a typo of each other.
+    Swapped letters must be neighbours. The result is always false if one of the names has fewer than two letters.
     """
     length = max(len(name), len(other))
     if abs(len(name) - len(other)) > 1 or min(len(name), len(other)) < _SHORTEST:

@@ -194,10 +194,10 @@ class Connections:
 
     @asynccontextmanager
     async def acquire(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[WriteConnection]:
-        """Yield an open connection for one request; on exit, return it to the pool.
+        """Yield an open connection for one request; on exit, return it to the pool, or close it if it is not usable.
 
-        Raises ``NotConnected`` if the connection attempt fails, or if it or the wait for a free slot takes longer than
-        ``seconds``.
+        Raises ``NotConnected`` if the connection attempt fails, or if the attempt or the wait for a free slot takes
+        longer than ``seconds``.
         """
         try:
             async with asyncio.timeout(seconds):

@@ -51,7 +51,7 @@ POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, 
 
 
 def core_v1(extras: Collection[Extra], node_annotations: Collection[str] | None = ()) -> CoreV1:
-    """Return decoders of these optional parts and node annotations. ``None`` means all node annotations."""
+    """Return decoders that also decode the optional parts ``extras`` and these node annotations; ``None`` means all."""
     if not extras and node_annotations is not None and not node_annotations:
         return PLAIN
     wanted, keys = frozenset(extras), frozenset(node_annotations or ())

@@ -43,8 +43,8 @@ T = TypeVar("T")
 class TopologySpreadConstraint(Struct, frozen=True, gc=False):
     """Entry of ``spec.topologySpreadConstraints``.
 
-    ``selector`` is ``None`` if the selector is null, and so matches nothing, or if it is invalid. ``invalid`` is the
-    parse error of an invalid selector; plugins return this error in their verdict.
+    ``selector`` is ``None`` if the selector is absent or null, which matches no pod, and if it is invalid. ``invalid``
+    is the parse error of an invalid selector; plugins return this error in their verdict.
     """
 
     max_skew: int

@@ -69,8 +69,9 @@ class Tls:
 class LoadedCredentials:
     """Credentials read from a source.
 
-    ``expires`` is a Unix time, infinite if unknown. ``reread`` is the number of seconds until the source is read again.
-    ``renews_certificate`` is true for an exec plugin, which issues a new certificate before the old one has expired.
+    ``expires`` is a Unix time, infinite if unknown. ``reread`` is the number of seconds until the source is read again,
+    infinite for an exec plugin. ``renews_certificate`` is true for an exec plugin: it issues a new certificate before
+    the old one has expired.
     """
 
     server: str
@@ -105,7 +106,7 @@ class Source(Protocol):
 def source_of(kubeconfig: str, service_account: Path, context: str = "") -> Source:
     """Return the source of credentials: ``kubeconfig`` if it is not empty, else the service account of the pod.
 
-    The source is ``~/.kube/config`` if the process has no service account, or if ``context`` is not empty.
+    Instead of the service account, it is ``~/.kube/config`` if the process has none, or if ``context`` is not empty.
     """
     if kubeconfig:
         return Kubeconfig(kubeconfig, context)
@@ -297,7 +298,10 @@ def _run_plugin(opened: _Opened) -> float:
 
 
 class _Target(SimpleNamespace):
-    """Object that receives settings. The library's Configuration is not used: it reads proxies from the environment."""
+    """Object to which the library writes the settings.
+
+    The library's own Configuration is not used, because it reads proxies from environment variables.
+    """
 
     def __init__(self) -> None:
         super().__init__(

@@ -40,7 +40,7 @@ _PLUGIN_SECONDS: Final = 60.0
 """Timeout of one read of the credentials, which can run an exec plugin."""
 
 _TRY_AGAIN_SECONDS: Final = 5.0
-"""Minimum seconds from a failed renewal to the next, and from a read to the next one because of a 401."""
+"""Minimum seconds from a failed renewal to the next attempt, and from a read to a new read after a status 401."""
 
 _SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin that returns expired credentials must not run for each request
 
@@ -103,7 +103,7 @@ def namespace_in_use(
 
     The source is that of ``load``. Without credentials, or without a namespace in them, ``default`` is returned.
     Cluster and user of the context need not exist. Raises ``CredentialsError`` if a given ``kubeconfig`` or ``context``
-    does not exist, or if a file cannot be read.
+    does not exist, if the current context is not defined, or if a file cannot be read.
     """
     source = source_of(kubeconfig or os.environ.get("KUBECONFIG", ""), service_account, context)
     return source.namespace(required=bool(kubeconfig or context)) or "default"
@@ -152,7 +152,7 @@ class Credentials:
     async def access(self) -> Access:
         """Return the access for the next request; first read the credentials again if necessary.
 
-        Raises ``CredentialsError``.
+        Raises ``CredentialsError`` if they cannot be read, and there are no previous ones that are still valid.
         """
         if self._access is None or self._now() >= self._renew_at:
             async with self._lock:

@@ -195,7 +195,8 @@ def migrated_affinity(
     """Return the node affinity of a PersistentVolume, with the zone key replaced by the CSI driver's topology key.
 
     ``None`` means no affinity. If the affinity has no zones, the zones of the volume's zone label are added. The beta
-    key of regions is replaced by the stable key.
+    key of regions is replaced by the stable key. For a plugin without an entry in ``_TOPOLOGY_KEYS``, the affinity is
+    returned unchanged.
     """
     key = _TOPOLOGY_KEYS.get(plugin)
     if key is None:
@@ -211,7 +212,10 @@ def migrated_affinity(
 
 
 def _labels_used(affinity: RequiredNodeAffinity | None, labels: Mapping[str, str]) -> tuple[str, str]:
-    """Return the label keys for zone and region: the beta or stable keys, as in the affinity or else in the labels."""
+    """Return the label keys for zone and region: the beta or stable keys, as in the affinity, or else as in the labels.
+
+    If neither has a zone, the stable keys are returned.
+    """
     keys = frozenset[str]() if affinity is None else affinity.label_keys()
     for present in (keys, labels.keys()):
         if ZONE in present:
@@ -239,7 +243,7 @@ def _renamed(affinity: RequiredNodeAffinity | None, key: str, name: str) -> Requ
 
 
 def _with_zones(affinity: RequiredNodeAffinity | None, key: str, label: str) -> RequiredNodeAffinity | None:
-    """Return the affinity with an additional requirement in each term: ``key`` In the zones of the zone ``label``."""
+    """Return the affinity with one more requirement in each term: ``key`` In the zones that ``label`` lists."""
     zones = tuple(sorted({it.strip() for it in label.split(BETWEEN_ZONES)} - {""}))
     if not zones:
         return affinity

@@ -146,7 +146,10 @@ class _Cut:
         return window if escaping % 2 == 0 else self._raw[at : at + _WINDOW + 1]
 
     def _structure(self, window: bytes) -> bytes:
-        """Return ``window`` with ``[`` and ``]`` for braces and brackets outside of strings, else spaces."""
+        """Return ``window`` with ``[`` or ``]`` for each brace and bracket outside of strings.
+
+        All other bytes are replaced by spaces.
+        """
         if b"\\" in window:
             window = window.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         parts = window.split(b'"')

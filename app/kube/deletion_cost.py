@@ -19,7 +19,10 @@ DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _KEY: Final = DELETION_COST.encode()
 _NUMBER: Final = re.compile("-[0-9]+|0|[1-9][0-9]*")
 _LONGEST_NUMBER: Final = 32
-"""Maximum characters of a number. A longer text is treated as invalid, although Go accepts any zeros after a minus."""
+"""Maximum characters of a number. A longer text is treated as invalid.
+
+Go accepts such a text only if it is a minus, many zeros, and a number.
+"""
 
 _LONGEST_TEXT: Final = 64
 """Maximum characters of ``DeletionCost.invalid``."""
@@ -52,7 +55,7 @@ def cost_of(text: str) -> DeletionCost:
 
 
 def deletion_cost_of(annotations: Raw) -> DeletionCost:
-    """Return the deletion cost in a pod's annotations. They are decoded only if they contain its key.
+    """Return the deletion cost in a pod's annotations. To save time, they are decoded only if they contain its key.
 
     Raises ``msgspec.ValidationError``.
     """

@@ -64,7 +64,10 @@ class StatusObject(Protocol):
 
 
 def disruption_of(spec: SpecObject, status: StatusObject) -> Disruption:
-    """Return the ``Disruption`` of a pod; ``NO_DISRUPTION`` itself if all fields have their defaults."""
+    """Return the ``Disruption`` of a pod; ``NO_DISRUPTION`` itself if all fields have their defaults.
+
+    Raises ``msgspec.ValidationError`` for invalid conditions.
+    """
     disruption = Disruption(
         never_preempts=spec.preemption_policy == _NEVER,
         started=None if status.start_time is None else status.start_time.timestamp(),

@@ -55,7 +55,11 @@ def checked_body(request: Request, response: HttpResponse) -> bytes:
 
 
 def error_of(request: Request, error: httpx.HTTPError) -> KubeError:
-    """Convert an error of httpx. A write that the server might have received becomes ``UnknownOutcome``."""
+    """Convert an error of httpx.
+
+    A write that the server might have received becomes ``UnknownOutcome``. A read that timed out on an open connection
+    becomes ``ApiSilent``. All other errors become ``ApiUnavailable``.
+    """
     cause = f"{type(error).__name__} {error}".strip()
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout) and not request.writes:
         return ApiSilent(f"{request}: {cause}")

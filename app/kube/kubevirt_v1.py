@@ -13,7 +13,7 @@ from app.kube.meta_v1 import MetadataObject, ObjectKey, OwnerReference, annotati
 
 
 class VirtualMachineInstance(Struct, frozen=True, gc=False):
-    """VirtualMachineInstance. ``node_name`` is ``status.nodeName``, which is empty until its pod is ready.
+    """VirtualMachineInstance. ``node_name`` is ``status.nodeName``, empty until the pod with the machine is ready.
 
     ``moved_from`` and ``moved_to`` are ``sourceNode`` and ``targetNode`` of ``status.migrationState``. They describe
     the current or last migration, even if it failed, and are empty before the first migration.

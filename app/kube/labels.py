@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 
 class LabelSet(dict[str, str]):
-    """Labels of an object. Only :func:`label_set` creates them, and nothing changes them.
+    """Labels of an object. Only :func:`label_set` creates label sets, and nothing changes them.
 
     So equal sets are the same object.
     """

@@ -31,7 +31,7 @@ Homeport writes it to change the pod, so that kube-scheduler queues the pod agai
 """
 
 PREEMPTING: Final = f"{ANNOTATION_DOMAIN}preempting"
-"""Annotation of a waiting pod with the node on which Homeport evicts pods for it. Homeport nominated the pod to it."""
+"""Annotation of a waiting pod: the node to which Homeport nominated the pod, and on which it evicts others for it."""
 
 LARGEST_PART: Final = 64 << 10
 """Maximum bytes of one part of an object that users write, for example a pod's affinity. Longer parts are not read."""
@@ -264,7 +264,7 @@ def annotations_of_pod(raw: Raw) -> Mapping[str, str]:
 
 
 def partial_object(wire: PartialMetadataObject) -> PartialObject:
-    """Convert the metadata of a decoded object. Raises ``msgspec.ValidationError`` if it has no name."""
+    """Convert the metadata of a decoded object. Raises ``msgspec.ValidationError`` if it is invalid or has no name."""
     meta = wire.metadata
     return PartialObject(
         namespace=sys.intern(meta.namespace or ""),

@@ -31,7 +31,7 @@ _MOST_FLAWS: Final = 64
 """Maximum number of errors in the message for preferred terms that cannot be parsed."""
 
 _LONGEST_FLAWS: Final = 16 << 10
-"""Maximum characters of this message."""
+"""Maximum characters of the message for preferred terms that cannot be parsed; the rest is dropped."""
 
 
 class RequirementObject(Struct):
@@ -165,7 +165,7 @@ def _parse_preferred(data: bytes) -> PreferredNodeAffinity:
 def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> PreferredNodeAffinity:
     """Convert preferred terms. If a term cannot be parsed, the result has only ``invalid``, the errors of all terms.
 
-    ``path`` names the list in these errors.
+    ``path`` names the list in these errors. Terms that cannot affect a score are omitted, even if they are invalid.
     """
     relevant = [(index, it) for index, it in enumerate(terms) if it.matters]
     flaws = (flaw for index, it in relevant if it.preference for flaw in it.preference.flaws(f"{path}[{index}]"))

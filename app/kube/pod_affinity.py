@@ -57,7 +57,10 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
     namespace_selector: Selector | None = None
 
     def within(self, namespace: str) -> PodAffinityTerm:
-        """Return the term of a pod in this namespace. If the term has no namespaces, this namespace is filled in."""
+        """Return the term of a pod in this namespace.
+
+        If the term has neither namespaces nor a namespace selector, this namespace is filled in.
+        """
         if self.namespaces or self.namespace_selector is not None:
             return self
         return PodAffinityTerm(self.topology_key, self.selector, (namespace,))

@@ -107,7 +107,7 @@ class _WaitingPodSpecObject(_PodSpecObject):
 
 
 class WaitingPodObject(PodObject):
-    """Pod in JSON without containers, used if plugins declare only the part ``Extra.PENDING_VOLUMES`` of pods."""
+    """Pod in JSON without containers, for the part ``PENDING_VOLUMES``, alone or together with ``DELETION_COST``."""
 
     spec: _WaitingPodSpecObject | None = None
 

@@ -140,7 +140,10 @@ def is_scalar_resource(name: str) -> bool:
 
 
 def is_extended_resource(name: str) -> bool:
-    """Return whether ``name`` is an extended resource: it has a domain that is not in kubernetes.io."""
+    """Return whether ``name`` is an extended resource: a valid name with a domain that is not in kubernetes.io.
+
+    Names that begin with ``requests.`` are excluded, because quotas use this prefix.
+    """
     domain, slash, rest = name.partition("/")
     if not slash or _KUBERNETES_DOMAIN in name or name.startswith(_QUOTA_PREFIX):
         return False
@@ -148,7 +151,10 @@ def is_extended_resource(name: str) -> bool:
 
 
 def _listed(amounts: Mapping[str, Quantity]) -> dict[str, int]:
-    """Convert to integers. Resources with amount 0, and those that kube-scheduler does not track, are omitted."""
+    """Convert to integers. Resources with amount 0, and resources that kube-scheduler does not track, are omitted.
+
+    Resources with a name of more than ``_LONGEST_NAME`` characters are omitted, too.
+    """
     integers = {
         name: it.milli_value() if name == CPU else it.value()
         for name, it in amounts.items()
@@ -275,7 +281,10 @@ class _EffectiveRequests:
         return total
 
     def _while_starting(self, total: Amounts, defaults: Mapping[str, Quantity]) -> Amounts:
-        """Return the largest sum of an init container and earlier sidecars. Also add the sidecars to ``total``."""
+        """Return, by resource, the largest sum of an init container and the sidecars before it.
+
+        Also add the sidecars to ``total``.
+        """
         most: Amounts = {}
         running: Amounts = {}
         for keeps_running, amounts in self._init_containers:

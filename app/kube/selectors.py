@@ -32,7 +32,7 @@ _FEW_VALUES: Final = 16
 
 
 class InvalidSelector(ValueError):
-    """Raised if a selector cannot be parsed. Plugins then return the status Error."""
+    """Raised if a selector cannot be parsed. For a selector in a pod's spec, plugins then return the status Error."""
 
 
 class Requirement(Struct, frozen=True, gc=False, order=True):

@@ -91,7 +91,8 @@ class VolumeAttachment(Struct, frozen=True, gc=False):
 class CSIStorageCapacity(Struct, frozen=True, gc=False):
     """CSIStorageCapacity: maximum size of a new volume of a class on the nodes that ``topology`` selects.
 
-    A ``topology`` of ``None`` selects no node. ``limit`` is the size in bytes; ``None`` if unknown.
+    A ``topology`` of ``None`` selects no node. ``limit`` is ``maximumVolumeSize``, or else ``capacity``, in bytes;
+    ``None`` if neither is set.
     """
 
     namespace: str

@@ -37,7 +37,9 @@ class Silent(Exception):
 
 
 class Stream(asyncio.Protocol):
-    """Connection that sends ``request`` when it opens. The stream ends after ``silence`` seconds without data.
+    """Connection that sends ``request`` when it opens.
+
+    The stream ends if a reader waits and no data arrives for ``silence`` seconds.
 
     First call ``answer`` once, then call ``lines`` if the status is 2xx. Always call ``close`` at the end.
     """

@@ -137,7 +137,7 @@ class Transport:
             raise no_response(request, f"no answer within {seconds:g} s") from error
 
     def _connections_for(self, access: Access) -> Connections:
-        """Return the pool for writes and watches with this server, proxy and certificates.
+        """Return the pool for writes and watches with the server, proxy and certificates of ``access``.
 
         If one of them has changed, create a new pool and retire the previous one.
         """
@@ -282,7 +282,7 @@ class Transport:
         return response
 
     async def _http_for(self, access: Access) -> httpx.AsyncClient:
-        """Return the HTTP client for this proxy and these certificates.
+        """Return the HTTP client with the proxy and the certificates of ``access``.
 
         If one of them has changed, create a new client and retire the previous one.
         """

@@ -50,7 +50,13 @@ def _parse_affinity_by_labels(data: bytes) -> RequiredNodeAffinity | None:
 
 _AFFINITY_FIELD: Final = "spec.nodeAffinity"
 affinity_of: Final = shared(_AFFINITY_FIELD, _parse_affinity)
-"""Return the node affinity of a volume, including ``matchFields``; ``None`` without affinity."""
+"""Return the node affinity of a volume, including ``matchFields``; ``None`` without affinity.
+
+Raises ``Oversized`` or ``msgspec.ValidationError``.
+"""
 
 affinity_by_labels_of: Final = shared(_AFFINITY_FIELD, _parse_affinity_by_labels)
-"""Return the node affinity ``without_match_fields``. Volumes of a node or zone share the result, which saves memory."""
+"""Return the node affinity ``without_match_fields``. Volumes of a node or zone share the result, which saves memory.
+
+Raises ``Oversized`` or ``msgspec.ValidationError``.
+"""

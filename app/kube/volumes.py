@@ -64,7 +64,8 @@ class PodVolume(Struct, frozen=True, gc=False):
     """Volume of a pod. A valid volume has one source, but a volume with several sources is read, too.
 
     ``claim``: name of the volume's claim, or ``None``. If ``ephemeral``, the claim is created for the pod.
-    ``migrated``: CSI equivalent of an in-tree volume. ``untranslatable``: error if there is no equivalent.
+    ``migrated``: CSI equivalent of an in-tree volume, or ``None``. ``untranslatable``: error if an in-tree volume has
+    no equivalent; otherwise empty.
     """
 
     name: str

@@ -118,7 +118,8 @@ class PodRequest(CamelModel):
     def parse(cls, body: bytes) -> Self:
         """Parse a body. An inline pod stays raw, because it is decoded later; pydantic would decode it in vain.
 
-        Raises ``msgspec.DecodeError`` if the body exceeds a limit, and pydantic's ``ValidationError`` if it is invalid.
+        Raises ``msgspec.DecodeError`` if the body exceeds a limit, is nested too deeply, or is both long and invalid.
+        Raises pydantic's ``ValidationError`` for any other invalid body.
         """
         require_bounded(body)
         try:

@@ -16,7 +16,7 @@ class VictimUid(Struct, forbid_unknown_fields=True):
 
 
 class NodeVictims(Struct):
-    """Victims on one node, most important first (a MetaVictims of extender/v1). An answer has at least one per node."""
+    """Victims on one node, most important first (a MetaVictims of extender/v1). In an answer, ``pods`` is not empty."""
 
     pods: list[VictimUid] = field(name="Pods", default_factory=list)
     num_pdb_violations: int = field(name="NumPDBViolations", default=0)
@@ -77,9 +77,10 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 def encode_filter(failed: Mapping[str, str], names: Sequence[str], resolvable: Mapping[str, str] = _NOTHING) -> bytes:
-    """Encode a filter answer with node names. ``failed``: rejected nodes with reasons. ``names``: passing nodes.
+    """Encode a filter answer with node names. ``names``: passing nodes.
 
-    ``resolvable``: rejected nodes on which preemption can help (``FailedNodes``).
+    ``failed``: reasons by rejected node on which preemption cannot help (``FailedAndUnresolvableNodes``).
+    ``resolvable``: reasons by rejected node on which preemption can help (``FailedNodes``).
     """
     return ENCODER.encode(_FilterResult(None, names, resolvable, failed, ""))
 

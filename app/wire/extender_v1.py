@@ -208,15 +208,18 @@ class SplitArgs(Struct, frozen=True):
         return self.names.split(_BETWEEN)
 
     def are(self, names: Sequence[str]) -> bool:
-        """Return true if ``names`` are the node names of the request, in order.
+        """Return true if ``names`` are the node names that were split off, in order.
 
-        If the result is true, the names are the last field of the request.
+        ``names``: node names of the decoded request. If the result is true, they are the last field of the request.
         """
         return '","'.join(names).encode() == self.names
 
 
 def split_args(body: bytes | memoryview) -> SplitArgs | None:
-    """Split a request. Return ``None`` if it does not have kube-scheduler's form, or if node names have escapes."""
+    """Split a request. Return ``None`` if it does not have kube-scheduler's form, or if node names have escapes.
+
+    A ``memoryview`` is never split.
+    """
     if not isinstance(body, bytes) or not body.endswith(_END_OF_NAMES):
         return None
     cut = body.rfind(_NAMES)

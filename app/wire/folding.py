@@ -58,7 +58,10 @@ _NESTED: Final = {
     )
     for name in names
 }
-"""Keys within pods and nodes that Homeport reads, by the key in lower case."""
+"""Keys within pods and nodes that are normalized, by the key in lower case.
+
+Other keys are read only in their usual case, for example ``podAffinity``.
+"""
 
 _VICTIM_MAPS: Final = frozenset({"NodeNameToVictims", "NodeNameToMetaVictims"})
 """Fields of a preempt request with the victims by node."""
