@@ -64,6 +64,7 @@ class _Body(Struct, forbid_unknown_fields=True, rename="camel"):
     pods: Raw = Raw(b"null")
     pending: bool = False
     scheduler_name: str | None = None
+    node: str | None = None
 
 
 _BODY: Final[Decoder[_Body]] = Decoder(_Body)

@@ -15,6 +15,7 @@ from app.config.settings import Settings
 from app.kube.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, owner_kind
 from app.server.failures import NOT_SERVED
 from app.wire.cycle_v1 import MOST_VALUES
+from app.wire.explain_v1 import ExplainRequest
 from plugins import DEFAULT_WEIGHTS, SHIPPED
 from tests.api.contract import status_breaches
 from tests.api.service import Api, serving
@@ -311,3 +312,10 @@ class TestUnreadable:
 
         told = {it["plugin"]: it["why"] for it in found["notJudged"]}
         assert "persistentvolumeclaims: default/data cannot be read" == told["VolumeBinding"]
+
+
+def test_a_long_request_can_name_a_node() -> None:
+    """Requests above 64 KiB are decoded in another way."""
+    pod = {"metadata": {"name": "web", "annotations": {"example.com/note": "x" * 70_000}}}
+
+    assert "n1" == ExplainRequest.parse(json.dumps({"pod": pod, "node": "n1"}).encode()).node
