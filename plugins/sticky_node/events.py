@@ -238,7 +238,7 @@ def report_edits(
 def _report_edit(
     suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> bool:
-    """Report that a home was removed, or set or moved by someone other than Homeport. Return false if it was not.
+    """Report that a home was removed, or was set or moved by someone other than Homeport. Return true if it was.
 
     ``suffix``: end of the home's annotation: empty, or a dot and the ordinal of the pod.
     """

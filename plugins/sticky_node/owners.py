@@ -253,7 +253,10 @@ class Owners:
     def _follow(
         self, chain: OwnerChain, pod: Pod, reference: OwnerReference | None
     ) -> Sequence[AnnotatedObject] | Missing:
-        """Return one object for each kind of the chain; empty if the references do not match the chain."""
+        """Return one object for each kind of the chain; empty if the references do not match the chain.
+
+        The result is ``Missing`` if an object on the way is not in the snapshot.
+        """
         namespace = pod.namespace
         links: list[AnnotatedObject] = []
         for kind in chain.kinds:

@@ -256,8 +256,8 @@ class StickyNode(
         return (decision.verdict, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
-        """Return the time, in seconds since 1970, at which filter's answer changes without any other event. Raises
-        ``Unreadable``.
+        """Return the time, in seconds since 1970, at which filter's answer changes without any other event; ``None`` if
+        there is no such time. Raises ``Unreadable``.
         """
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):

@@ -128,7 +128,7 @@ class Recorder:
         return Claim(pod, pod.node_name, owner, after, decides, pod.annotations.get(HOME_REPLACES, ""))
 
     async def record(self, claim: Claim) -> None:
-        """Write the claim's home to its owner. The claim is dropped if it is written or closed, and kept otherwise."""
+        """Write the claim's home to its owner. If the write fails, keep the claim, unless a user wrote another home."""
         try:
             if not await self.write_claim(claim):
                 self._pending.keep(claim)

@@ -183,9 +183,9 @@ class _PreparedRequest(Struct, eq=False):
 class AllocationSearch:
     """Search for devices for the claims of a pod on one node.
 
-    ``classes``: function from a name to the DeviceClass, or ``None``. ``allocations_of``: function from a pool to its
-    allocations. ``match_device``: evaluates a selector. ``devices``: number of devices that the node can reach.
-    ``steps``: steps taken so far.
+    ``classes``: function from a name to the DeviceClass; it returns ``None`` if there is none. ``allocations_of``:
+    function from a pool to its allocations. ``match_device``: evaluates a selector. ``devices``: number of devices that
+    the node can reach. ``steps``: steps taken so far.
     """
 
     def __init__(

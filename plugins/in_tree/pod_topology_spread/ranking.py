@@ -114,7 +114,7 @@ class Ranks:
         """Return, for each domain with a hole in its ranks, the bound pod that should get another rank, and this rank.
 
         It is the pod with the highest superfluous rank; if there is none, a pod without a rank. Pods with a cost above
-        0 keep it. If a domain has n of them, its ranks 0 to n - 1 need no pod. ``constraints``: those of the
+        0 keep their cost. If a domain has n such pods, its ranks 0 to n - 1 need no pod. ``constraints``: those of the
         ReplicaSet's newest pod.
         """
         key, pods = self.widest_key(constraints), self._pods.get(uid, {})
