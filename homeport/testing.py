@@ -175,7 +175,11 @@ def _objects(cluster: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _waiting_pod(cache: Cluster, name: str) -> Pod:
-    """Return the only pod without a node that has the name. Raises ``ValueError``."""
+    """Return the only pod without a node whose name or ``namespace/name`` is ``name``; for an empty ``name``, the only
+    pod without a node.
+
+    Raises ``ValueError`` if there is no such pod, or more than one.
+    """
     waiting = [it for it in cache.pods() if not it.node_name]
     chosen = [it for it in waiting if name in ("", it.name, str(it))]
     if len(chosen) != 1:
