@@ -286,7 +286,10 @@ def _next_size(size: int, taken: float) -> int:
 
 
 def _leave_out(fault: PluginError, judgement: Judgement) -> None:
-    """Record the fault of a plugin, whose verdicts are then left out. Raises ``fault`` if it was recorded before."""
+    """Record the fault of a plugin, whose verdicts are then left out.
+
+    Raises ``fault`` if it names no plugin, or if a fault of this plugin was recorded before.
+    """
     plugin = fault.status.plugin
     if not plugin or plugin in judgement.faults:
         raise fault
