@@ -281,10 +281,7 @@ def _stopped(count: LossCount) -> int:
 
 
 def _rank(key: Workload, losses: Mapping[LossVariant, _Losses]) -> tuple[Any, ...]:
-    """Return the sort key that puts the worst loss first: by pods without a running replacement, then by lost pods.
-
-    Each of the two numbers is that of the variant in which it is largest.
-    """
+    """Return the sort key, worst first: pods without a running replacement, then lost pods, in their worst variants."""
     counts = [of_variant.get(key, _NOTHING).count for of_variant in losses.values()]
     return (-max(_stopped(it) for it in counts), -max(it.lost for it in counts), key)
 
