@@ -23,7 +23,10 @@ Paint = Callable[[str, Severity], str]
 
 
 def formatted(report: LintReport, output: str, version: str, paint: Paint) -> str:
-    """Return the report in one of ``FORMATS``. Without findings, the formats text and github are empty."""
+    """Return the report in one of ``FORMATS``.
+
+    Without findings, the format text is empty, and github has only the broken manifests.
+    """
     if output == "json":
         return json.dumps(_as_json(report), indent=2)
     if output == "sarif":
