@@ -27,7 +27,7 @@ _MOST_ROWS: Final = 20
 """Maximum number of pods in the table, except with ``-o wide``."""
 
 _MOST_PLACES: Final = 3
-"""Maximum number of nodes that the column with the possible nodes names."""
+"""Maximum number of nodes that are named in the column ``could run on``."""
 
 _BAD: Final = {
     "waiting": "{} would wait",
