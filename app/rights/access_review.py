@@ -108,7 +108,7 @@ class PermissionCheck:
             await self._sleep(AGAIN_SECONDS if self.missing or self.problem else STEADY_SECONDS)
 
     async def check(self) -> None:
-        """Check all permissions once. Log a warning for each permission that was not missing at the previous check."""
+        """Check all permissions once. Log a warning for each missing one that was not missing at the previous check."""
         try:
             missing = await self._missing_needs()
         except (KubeError, msgspec.DecodeError) as error:
