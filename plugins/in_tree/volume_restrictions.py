@@ -1,5 +1,5 @@
-"""Rejects nodes where another pod uses a disk of the incoming pod. If the pod's ReadWriteOncePod claim is in use, all
-nodes are rejected.
+"""Rejects nodes where another pod uses a disk of the incoming pod, if one of the two uses it exclusively. If the pod's
+ReadWriteOncePod claim is in use, all nodes are rejected.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _PodDisks:
         return self
 
     def conflicts_on(self, node: NodeInfo) -> bool:
-        """Return true if a pod on the node uses one of these disks, and at least one of the two pods writes to it.
+        """Return true if a pod on the node uses one of these disks, and one of the two pods uses it exclusively.
 
         Raises ``_StepLimitReached``.
         """

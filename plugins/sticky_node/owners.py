@@ -59,7 +59,7 @@ class Owner(Struct, frozen=True):
         return (self.obj.uid, self.slot)
 
     def __str__(self) -> str:
-        """``VirtualMachine default/db``, ``StatefulSet default/db, ordinal 3``."""
+        """Return text such as ``VirtualMachine default/db`` or ``StatefulSet default/db, ordinal 3``."""
         ordinal = f", ordinal {self.slot}" if self.slot else ""
         return f"{self.kind.kind} {self.obj.namespace}/{self.obj.name}{ordinal}"
 

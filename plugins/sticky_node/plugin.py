@@ -228,7 +228,7 @@ class StickyNode(
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """Return the signature; ``None`` if verdicts must not be shared between pods.
+        """Return the values that determine the verdicts; ``None`` if verdicts must not be shared between pods.
 
         They must not be shared while the owner is missing, because each call must look it up again, nor if they depend
         on volumes.

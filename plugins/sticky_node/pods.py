@@ -306,8 +306,8 @@ def slot_of(pod: Pod, kinds: Sequence[Kind[Any]]) -> str | None:
 
 
 def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
-    """Return the number at the end of the pod's name. For a StatefulSet, the rest must be the set's name; otherwise
-    return ``None``.
+    """Return the number at the end of the pod's name; ``None`` if there is none, or if the pod's controller is a
+    StatefulSet that the rest of the name does not name.
     """
     name, dash, number = pod.name.rpartition("-")
     if not dash or not _is_number(number):

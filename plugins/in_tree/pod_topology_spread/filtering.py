@@ -75,7 +75,7 @@ class HardConstraint:
     def limit(self, deltas: Mapping[str, int]) -> int:
         """Return the largest number of pods that a domain can have so that the incoming pod still fits there.
 
-        The skew is this number + ``self_match`` - ``minimum``.
+        With this number of pods, the skew (number + ``self_match`` - ``minimum``) is ``maxSkew``.
         """
         return self.constraint.max_skew + self.minimum(deltas) - self.self_match
 

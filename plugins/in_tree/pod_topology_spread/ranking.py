@@ -1,8 +1,9 @@
 """Ranks of a ReplicaSet's pods within their domain, for the option ``scaleDown: Spread`` of a profile.
 
-The rank of a pod is the smallest number that no live pod of its ReplicaSet has in the same domain. The Binding sets the
-deletion cost of the pod to minus the rank, and the ReplicaSet controller removes the pods of low cost first. So a
-scale-down removes the highest ranks of all domains before lower ones, which leaves about equal numbers of pods.
+A bound pod gets as its rank the smallest number that no other live pod of its ReplicaSet has in the same domain. The
+Binding sets the deletion cost of the pod to minus the rank, and the ReplicaSet controller removes the pods of low cost
+first. So a scale-down removes the highest ranks of all domains before lower ones, which leaves about equal numbers of
+pods.
 """
 
 from __future__ import annotations
