@@ -158,7 +158,7 @@ def _requesting(pod: Pod, resource: str, amount: int) -> Pod:
 
 
 def _nodes_within(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
-    """Return the nodes that no other plugins reject, sorted, so that each process tries the same changes."""
+    """Return the nodes that only ``plugins`` reject, sorted, so that each process tries the same changes."""
     return tuple(sorted(name for key, names in by_plugins.items() if key <= plugins for name in names))
 
 

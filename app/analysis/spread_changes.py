@@ -131,7 +131,8 @@ class SpreadChanges:
     def policies(self, pod: Pod, names: Sequence[str]) -> Trials:
         """Yield the changes of one field of a hard constraint.
 
-        Making it soft is tried first. If no node fits even then, no other change of the constraint can help.
+        Making the constraint soft is tried first. If no node fits even then, no other change of the constraint can
+        help.
         """
         for number, constraint in enumerate(pod.spec.spread if names else ()):
             if not constraint.is_hard:
