@@ -223,7 +223,7 @@ def _outcome(leaving: LeavingPod, drain: NodeDrain) -> str:
 
 
 def _then(leaving: LeavingPod, outcome: str) -> str:
-    """Describe the outcome."""
+    """Return the outcome as text for users."""
     placement, home = leaving.placement, leaving.home
     node = "" if home is None else home.node
     match outcome:

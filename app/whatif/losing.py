@@ -210,7 +210,7 @@ def _domain(
 def _carried_out(
     scratch: ScratchCluster, trial: LossTrial, variant: LossVariant, budget: Budget, *, is_alone: bool
 ) -> Generator[str | None, None, _Losses]:
-    """Carry out one variant: place the lost pods again, and find helpful changes for the workloads that wait most."""
+    """Simulate one variant: place the lost pods again, and find helpful changes for the workloads that wait most."""
     yield from trial.begin()
     pods = [recreated(it) for it in trial.lost if is_recreated(it) and not stays_terminating(it, variant)]
     for _ in trial.placer.placing(pods, trial.placements):

@@ -41,7 +41,7 @@ That number is tried last. It always suffices for one constraint.
 """
 
 Changed = Callable[[PodSpec], PodSpec]
-"""Returns a copy of a pod's spec with a change."""
+"""Function that returns a copy of a pod's spec with a change."""
 
 
 class FieldChange(Struct, frozen=True, rename="camel"):

@@ -1,6 +1,6 @@
-"""Scales workloads of a snapshot.
+"""Simulated scaling of workloads on a snapshot.
 
-New pods are copies of an existing pod. Pods are removed in the order in which their controller removes them.
+New pods are copies of the workload's newest pod. Pods are removed in the order in which their controller removes them.
 """
 
 from __future__ import annotations
