@@ -160,7 +160,10 @@ def _unwritten(name: str, place: Place) -> Mistaken:
 
 
 def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iterator[Mistaken]:
-    """Yield the mistakes of a profile. ``theirs``, ``ours``: points with spread in scheduler and Homeport."""
+    """Yield the mistakes of a profile.
+
+    ``theirs``, ``ours``: extension points at which the scheduler and Homeport run PodTopologySpread.
+    """
     twice = [point for point in _VERBS if point in theirs and point in ours]
     nowhere = [point for point in _VERBS if point not in theirs and point not in ours]
     if twice:

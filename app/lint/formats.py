@@ -115,7 +115,10 @@ def _command(level: str, properties: dict[str, str], text: str) -> str:
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """Escape unprintable characters, and like GitHub's toolkit percent signs, line ends and characters in ``also``."""
+    """Escape unprintable characters.
+
+    As GitHub's toolkit does, also escape percent signs, line ends and the characters in ``also``.
+    """
     text = printable(text, _LINE_ENDS)
     for character in f"%{_LINE_ENDS}{also}":
         text = text.replace(character, f"%{ord(character):02X}")
