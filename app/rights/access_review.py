@@ -140,7 +140,7 @@ class PermissionCheck:
         return _REVIEWS.decode(await self._client.review(_PATH, review(permission))).status.allowed
 
     def _report(self, missing: Collection[PermissionNeed]) -> None:
-        """Log each missing permission that was not missing before, and log once that all permissions are granted."""
+        """Log each missing permission that was not missing before, and log once when none is missing any more."""
         permissions = {need.permission for need in missing}
         for rule in rules(need for need in missing if need.permission not in self._reported):
             _LOG.warning(
