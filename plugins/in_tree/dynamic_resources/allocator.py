@@ -230,8 +230,7 @@ class AllocationSearch:
                     position += 1
 
     def _from(self, start: int, stop: int | None = None) -> Iterator[_Candidate]:
-        """Yield the devices from position ``start`` up to, but not including, ``stop``; up to the last device without
-        ``stop``.
+        """Yield the devices from position ``start`` on. ``stop``: position before which to end; ``None`` for all.
 
         Candidates are created on demand, because few searches reach many devices.
         """
