@@ -87,7 +87,7 @@ def make_pod(
     spec: Mapping[str, Any] = _NOTHING,
     status: Mapping[str, Any] = _NOTHING,
 ) -> Pod:
-    """Create a pod with every part that a plugin can declare. The keys in the mappings are those of a manifest.
+    """Create a pod as read by a plugin that declares every part. The keys in the mappings are those of a manifest.
 
     The UID is ``namespace/name`` unless ``metadata`` has one. Raises ``msgspec.DecodeError`` for an invalid pod.
     """
@@ -103,7 +103,8 @@ def make_node(
     spec: Mapping[str, Any] = _NOTHING,
     status: Mapping[str, Any] = _NOTHING,
 ) -> Node:
-    """Create a node with every part and every annotation. The keys in the mappings are those of a manifest.
+    """Create a node as read by a plugin that declares every part and every annotation. The keys in the mappings are
+    those of a manifest.
 
     The UID is the name unless ``metadata`` has one. Raises ``msgspec.DecodeError`` for an invalid node.
     """
