@@ -153,7 +153,7 @@ class Judge:
 
     @contextmanager
     def seen(self, pod: Pod, without: Sequence[Pod] = (), nodes: Sequence[Node] = ()) -> Iterator[None]:
-        """Show the snapshot with ``nodes`` and the added pods, but without the judged pod and ``without``."""
+        """Within the block, the snapshot has ``nodes`` and the judge's added pods, but not ``pod`` and ``without``."""
         shown = self._cluster.overlay(without=without, with_=self._added, nodes=nodes)
         with shown, self._cluster.without(pod.uid, pod.key):
             yield
