@@ -87,7 +87,7 @@ def make_pod(
     spec: Mapping[str, Any] = _NOTHING,
     status: Mapping[str, Any] = _NOTHING,
 ) -> Pod:
-    """Create a pod with every part that a plugin can declare. The keys in the mappings are those of a manifest.
+    """Create a pod as read by a plugin that declares every part. The keys in the mappings are those of a manifest.
 
     The UID is ``namespace/name`` unless ``metadata`` has one. Raises ``msgspec.DecodeError`` for an invalid pod.
     """
@@ -103,7 +103,8 @@ def make_node(
     spec: Mapping[str, Any] = _NOTHING,
     status: Mapping[str, Any] = _NOTHING,
 ) -> Node:
-    """Create a node with every part and every annotation. The keys in the mappings are those of a manifest.
+    """Create a node as read by a plugin that declares every part and every annotation. The keys in the mappings are
+    those of a manifest.
 
     The UID is the name unless ``metadata`` has one. Raises ``msgspec.DecodeError`` for an invalid node.
     """
@@ -175,7 +176,11 @@ def _objects(cluster: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _waiting_pod(cache: Cluster, name: str) -> Pod:
-    """Return the only pod without a node that has the name. Raises ``ValueError``."""
+    """Return the only pod without a node whose name or ``namespace/name`` is ``name``; for an empty ``name``, the only
+    pod without a node.
+
+    Raises ``ValueError`` if there is no such pod, or more than one.
+    """
     waiting = [it for it in cache.pods() if not it.node_name]
     chosen = [it for it in waiting if name in ("", it.name, str(it))]
     if len(chosen) != 1:

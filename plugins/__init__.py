@@ -63,9 +63,9 @@ SHIPPED: Final[tuple[PluginSpec[Any], ...]] = (
 )
 
 DEFAULT_WEIGHTS: Final = {"PrioritySort": 1, "PodTopologySpread": 2, "StickyNode": 1, "DefaultBinder": 1}
-"""Plugins with weights that a profile enables at ``multiPoint`` by default (preset ``delegated``).
+"""Plugins, with their weights, that a profile enables at ``multiPoint`` by default (preset ``delegated``).
 
-Other plugins run only in profiles that enable them, or that use the preset ``complete``: kube-scheduler's default
-plugins plus StickyNode. The preset ``delegated`` leaves them out, because kube-scheduler runs its own equivalents
-before it calls Homeport.
+The preset ``complete`` enables kube-scheduler's default plugins and StickyNode. The preset ``delegated`` leaves most of
+them out, because kube-scheduler runs its own equivalents before it calls Homeport. A plugin of neither preset runs only
+in profiles that enable it.
 """

@@ -1,7 +1,7 @@
 """Change that might let nodes accept a pod: of the pod itself, of a node, or of the pods on nodes.
 
-A change opens a node if the node fits the pod after it. Not here: which changes are tried (``app.analysis.changes``),
-and the proof that a change opens nodes (``app.analysis.remedies``).
+A change opens a node if the pod fits the node after the change. Not here: which changes are tried
+(``app.analysis.changes``), and the proof that a change opens nodes (``app.analysis.remedies``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ PODS_PER_STEP: Final = 512
 """Numbers of nodes and of pods that a search visits in one step."""
 
 MOST_TRIED_OF_A_KIND: Final = 4
-"""Maximum number of nodes to uncordon, of taints to tolerate, and of domains with fewer pods for each constraint."""
+"""Maximum number of nodes to uncordon, of taints to tolerate, and, for each constraint, of domains to take pods from.
+"""
 
 SPREAD: Final = frozenset({"PodTopologySpread"})
 
@@ -49,7 +50,9 @@ class Change(Struct, frozen=True):
 
 
 Trials: TypeAlias = Generator[Change | None, Any, None]
-"""Generator of changes to try; ``None`` ends a step of a long search. Each change is answered with the opened nodes."""
+"""Generator of changes to try; ``None`` ends a step of a long search. For each change, the caller sends the opened
+nodes.
+"""
 
 
 def with_spec(pod: Pod, **changes: Any) -> Pod:

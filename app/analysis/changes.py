@@ -72,7 +72,7 @@ class Changes:
             yield Change("NodeAffinity", text, anywhere, affinity, others, reads=_AFFINITY | SPREAD)
 
     def _uncordon(self, pod: Pod, names: Sequence[str]) -> Trials:
-        """Uncordon one of the nodes ``names``."""
+        """Yield the changes that uncordon one of the nodes ``names``."""
         tolerance = Tolerance(pod.spec.tolerations)
         cordoned: list[tuple[Node, Node]] = []
         for number, name in enumerate(names):
@@ -89,7 +89,7 @@ class Changes:
                 yield Change("Uncordon", f"uncordon {node.name}", pod, (node.name,), node=changed)
 
     def _tolerate(self, pod: Pod, names: Sequence[str], counted: Sequence[str]) -> Trials:
-        """Tolerate a taint of the nodes ``names``.
+        """Yield the changes by which the pod tolerates a taint of the nodes ``names``.
 
         ``counted``: nodes that only spread constraints reject, alone or together with taints.
         """
@@ -110,7 +110,9 @@ class Changes:
             yield Change("Tolerate", text, tolerant, tainted[taint], counted, reads=_CORDON | SPREAD)
 
     def _request_less(self, pod: Pod, names: Sequence[str]) -> Trials:
-        """Lower the request for one resource to the free amount of a node that fits the pod without that request.
+        """Yield the changes that lower the request for one resource to the free amount of a node.
+
+        Only nodes that the pod fits without that request are considered.
 
         The amounts in the texts are for the containers, without the overhead of the pod's RuntimeClass.
         """
@@ -156,7 +158,7 @@ def _requesting(pod: Pod, resource: str, amount: int) -> Pod:
 
 
 def _nodes_within(by_plugins: Mapping[frozenset[str], list[str]], plugins: frozenset[str]) -> tuple[str, ...]:
-    """Return the nodes that no other plugins reject, sorted, so that each process tries the same changes."""
+    """Return the nodes that only ``plugins`` reject, sorted, so that each process tries the same changes."""
     return tuple(sorted(name for key, names in by_plugins.items() if key <= plugins for name in names))
 
 

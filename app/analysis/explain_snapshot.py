@@ -43,7 +43,7 @@ _HOME: Final = "StickyNode"
 _OF_DEVICES: Final = frozenset({"DynamicResources", "NodeResourcesFit"})
 
 NOT_HERE: Final = "this Homeport does not have the plugin"
-"""Reason why a default filter is never judged, if no such plugin is installed."""
+"""Reason why a filter of kube-scheduler's default profile is never judged, if its plugin is not installed."""
 
 Judge: TypeAlias = Literal["Homeport", "kube-scheduler", "both"]
 """Program that runs a filter. ``both``: kube-scheduler runs it, and Homeport checks it again at bind."""

@@ -109,7 +109,7 @@ class Explained(Struct, frozen=True):
 
 
 class Explainer:
-    """Explains pods with the snapshot of explain. ``context``: context of the verbs, which look up missing objects."""
+    """Explains pods with the snapshot of explain. ``context``: the verbs' context, which looks up missing objects."""
 
     def __init__(self, context: VerbContext, snapshot: ExplainSnapshot, stays: Callable[[Pod], str]) -> None:
         """``stays``: returns why a pod must not be evicted for another one, or an empty string."""

@@ -153,7 +153,7 @@ class Judge:
 
     @contextmanager
     def seen(self, pod: Pod, without: Sequence[Pod] = (), nodes: Sequence[Node] = ()) -> Iterator[None]:
-        """Show the snapshot with ``nodes`` and the added pods, but without the judged pod and ``without``."""
+        """Within the block, the snapshot has ``nodes`` and the judge's added pods, but not ``pod`` and ``without``."""
         shown = self._cluster.overlay(without=without, with_=self._added, nodes=nodes)
         with shown, self._cluster.without(pod.uid, pod.key):
             yield
@@ -286,7 +286,10 @@ def _next_size(size: int, taken: float) -> int:
 
 
 def _leave_out(fault: PluginError, judgement: Judgement) -> None:
-    """Record the fault of a plugin, whose verdicts are then left out. Raises ``fault`` if it was recorded before."""
+    """Record the fault of a plugin, whose verdicts are then left out.
+
+    Raises ``fault`` if it names no plugin, or if a fault of this plugin was recorded before.
+    """
     plugin = fault.status.plugin
     if not plugin or plugin in judgement.faults:
         raise fault

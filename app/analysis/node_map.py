@@ -21,7 +21,8 @@ _NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.
 class NodeCondition(StrEnum):
     """Why a node accepts no new pods; ``READY`` if it accepts them.
 
-    A node counts as not ready if it has the taint of the node lifecycle controller for that.
+    A node counts as not ready if it has one of the node lifecycle controller's taints ``not-ready`` and
+    ``unreachable``.
     """
 
     READY = "ready"

@@ -63,8 +63,8 @@ class MainReason(Struct, frozen=True):
 class WaitingForNode(Struct, frozen=True):
     """Pod without a node. ``since``: result of ``waits_since``.
 
-    ``reason``: ``None`` if the pod was not judged yet, or if no profile serves it. ``profile``: its name; empty if no
-    profile serves the pod.
+    ``reason``: ``None`` if the pod was not judged yet, or if no profile serves it. ``profile``: name of its profile;
+    empty if no profile serves the pod.
     """
 
     pod: Pod
@@ -74,7 +74,7 @@ class WaitingForNode(Struct, frozen=True):
 
 
 class PendingPage(Struct, frozen=True):
-    """Page of the pods that wait, the longest wait first. ``total``: number of all pods that wait."""
+    """Page of the pods that wait, the longest wait first. ``total``: number of waiting pods on all pages."""
 
     items: Sequence[WaitingForNode]
     total: int
@@ -127,7 +127,9 @@ class PendingPods:
             yield
 
     async def _judge(self, groups: Iterable[_EqualPods]) -> None:
-        """Judge ``MOST_JUDGED`` groups, first those that were never judged, then those with the oldest verdicts."""
+        """Judge at most ``MOST_JUDGED`` groups: first those that were never judged, then those with the oldest
+        verdicts.
+        """
         for group in nsmallest(MOST_JUDGED, (it for it in groups if it.framework is not None), key=_judged_at):
             whole = self._snapshot.cluster.pod(*group.first.key)
             if group.framework is not None and whole is not None:

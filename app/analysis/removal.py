@@ -25,9 +25,10 @@ _NANOSECONDS: Final = 1e9
 def removal_order(kind: str, pods: Sequence[Pod], now: datetime) -> list[Pod]:
     """Return the pods of a workload in the order in which a scale-down removes them. ``now`` has a time zone.
 
-    StatefulSet: the highest ordinal first. Deployment, ReplicaSet and ReplicationController, by these criteria: no
-    node, pending, not ready, low deletion cost, many pods of the workload on the node, young. Ages are compared by
-    their powers of two; within a power, UIDs decide. Other kinds: pods without a node, then the youngest, as for a Job.
+    StatefulSet: the highest ordinal first. Deployment, ReplicaSet and ReplicationController: first pods without a node,
+    then pending pods, then pods that are not ready. Among equal pods, those of lower deletion cost come first, then
+    those on nodes with more pods of the workload, then the younger ones. Ages are compared by their powers of two;
+    within a power, UIDs decide. Other kinds: pods without a node, then the youngest, as for a Job.
     """
     if kind == _STATEFUL_SET:
         return sorted(pods, key=ordinal_of, reverse=True)

@@ -99,7 +99,8 @@ class WorkloadSkew(Struct, frozen=True):
 
 
 class SkewPage(Struct, frozen=True):
-    """Page of workloads. ``total``: number of all workloads that match; of all skews if only those above are listed.
+    """Page of workloads. ``total``: number of all matching workloads; if only skews above ``maxSkew`` are listed,
+    number of these skews.
 
     ``following``: start of the next page; ``None`` if there is none. ``age``: seconds since the workloads were counted.
     """

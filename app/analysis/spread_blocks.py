@@ -57,8 +57,8 @@ class SpreadBlock(Struct, frozen=True):
     """Cause that keeps a pod waiting. ``note``: text of the Event, with numbers.
 
     ``verdict``: constraints and reasons without numbers. While it stays equal, no further Event is written. ``alone``:
-    topology keys of the constraints without which a node would fit, all others being hard. It is computed only if the
-    profile has the option ``fallback``, and is empty if a filter gave no verdict.
+    topology keys of the constraints without which a node would fit while all others stay hard. It is computed only if
+    the profile has the option ``fallback``, and is empty if a filter gave no verdict.
     """
 
     verdict: Hashable
@@ -145,7 +145,7 @@ class SpreadBlocks:
         blocking: Sequence[DomainLimit],
         values: Mapping[str, Mapping[str, str]],
     ) -> frozenset[str]:
-        """Return the topology keys of the constraints without which a node fits the pod, all others being hard.
+        """Return the topology keys of the constraints without which a node fits the pod while all others stay hard.
 
         ``values``: domain of each node, by topology key.
         """
@@ -162,9 +162,10 @@ class SpreadBlocks:
         return frozenset(alone)
 
     async def _judged(self, framework: Framework, pod: Pod, names: Sequence[str]) -> tuple[Judgement, bool]:
-        """Judge the nodes ``names`` with the filters of explain. The second value is true if the result is incomplete.
+        """Judge the nodes ``names`` with the filters of explain. Return the judgement, and whether it is incomplete.
 
-        It is incomplete if a filter gave no verdict, if the snapshot of explain lacks the pod, or without ``names``.
+        It is incomplete if a filter gave no verdict, if the snapshot of explain lacks the pod, or if ``names`` is
+        empty.
         """
         judgement, name = Judgement(), framework.scheduler_name
         cluster = self._snapshot.cluster

@@ -41,11 +41,12 @@ class SpreadChanges:
         self.untried = False
 
     def fewer_pods(self, pod: Pod, names: Sequence[str], crowded: Collection[str]) -> Trials:
-        """Delete one, two or three pods that a hard constraint counts, in each of the domains with the most nodes.
+        """Yield the changes that delete one to three pods that a hard constraint counts, in the domains with the most
+        nodes.
 
         The largest number is tried first. If it opens nodes, the smallest number that also does is shown. ``names``:
-        nodes that only the constraints reject. ``crowded``: nodes that filters reject too, perhaps for the pods on
-        them. A pod that several constraints count can open nodes outside its domain.
+        nodes that only the constraints reject. ``crowded``: nodes that other filters reject, too, perhaps because of
+        the pods on them. A pod that several constraints count can open nodes outside its domain.
         """
         several = sum(it.is_hard for it in pod.spec.spread) > 1
         for constraint in pod.spec.spread if names or crowded else ():
@@ -128,9 +129,10 @@ class SpreadChanges:
         return "" if info is None else info.node.labels.get(key, "")
 
     def policies(self, pod: Pod, names: Sequence[str]) -> Trials:
-        """Change one field of a hard constraint.
+        """Yield the changes of one field of a hard constraint.
 
-        Making it soft is tried first. If no node fits even then, no other change of the constraint can help.
+        Making the constraint soft is tried first. If no node fits even then, no other change of the constraint can
+        help.
         """
         for number, constraint in enumerate(pod.spec.spread if names else ()):
             if not constraint.is_hard:

@@ -23,7 +23,7 @@ _MOST_NAMED: Final = 5
 
 _REASON: Final = re.compile(r"\d+ (.*?)(?=, \d+ |\.$)")
 _UNHELPFUL: Final = ("No preemption victims found", "Preemption is not helpful", "node(s) ")
-"""Beginnings of reasons of nodes without pods that could be evicted. These explain nothing."""
+"""Beginnings of reasons that say only that no eviction on the node helps, or repeat a filter's reason."""
 
 Stays = Callable[[Pod], str]
 
@@ -38,7 +38,7 @@ def add_preemption(
 ) -> Iterator[None]:
     """Add a sentence about the evictions that would let the pod in, or why there are none, in short steps.
 
-    Only nodes are candidates that topology spread alone rejects. ``stays``: returns why a pod must not be evicted, or
+    Only nodes that topology spread alone rejects are candidates. ``stays``: returns why a pod must not be evicted, or
     an empty string. Raises ``PluginError``.
     """
     rejected = {

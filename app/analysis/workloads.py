@@ -138,7 +138,9 @@ class WorkloadExplainer:
 
 
 def workload_of(pod: Pod) -> tuple[str, str]:
-    """Return kind and name of the outermost workload of a pod, such as its Deployment; without one, of the pod."""
+    """Return kind and name of the outermost workload of a pod, such as its Deployment; of the pod itself if it has
+    none.
+    """
     return [("Pod", pod.name), *workloads_of(pod)][-1]
 
 

@@ -36,7 +36,10 @@ _COLLECTIONS: Final = {
 """Path of the list that has the possible names, by the argument's name in the parser."""
 
 Names = Callable[[Login, str], Iterable[str]]
-"""Function that returns the names of the objects in the list at a path of the API server; none without an answer."""
+"""Function that returns the names of the objects in the list at a path of the API server.
+
+It returns none if the server does not answer.
+"""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ _MOST_ROWS: Final = 20
 """Maximum number of pods in the table, except with ``-o wide``."""
 
 _MOST_PLACES: Final = 3
-"""Maximum number of nodes that the column with the possible nodes names."""
+"""Maximum number of nodes that are named in the column ``could run on``."""
 
 _BAD: Final = {
     "waiting": "{} would wait",
@@ -44,7 +44,7 @@ def answered(pages: Pages, nodes: Sequence[str], *, keeps_cordoned: bool) -> Jso
 
 
 def waits(answer: Json) -> bool:
-    """Return True if a pod would wait, would not be evicted, is not judged, or was not tried."""
+    """Return True if any pod would wait or is blocked by a budget, or if any is not judged or was not tried."""
     return any(item[it] for item in answer["items"] for it in _BAD)
 
 

@@ -177,7 +177,10 @@ def _reasons(reasons: Sequence[dict[str, Any]]) -> str:
 
 
 def _named(names: Sequence[str], total: int | None = None, *, most: int = _MOST_NAMED) -> str:
-    """Return the first names, and the number of other names. ``total``: number of all names, if more than given."""
+    """Return the first names, and the number of other names.
+
+    ``total``: number of all names; by default, that of ``names``.
+    """
     more = (len(names) if total is None else total) - len(names[:most])
     return " ".join(names[:most]) + (f" and {more} more" if more else "")
 

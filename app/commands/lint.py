@@ -37,7 +37,7 @@ _YELLOW: Final = "33"
 
 
 def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> int:
-    """Print the findings, and return the exit code: 0 without findings, 1 with findings, 3 if an object cannot be read.
+    """Print the findings. Return the exit code: 0 without findings, 1 with findings, 3 if a part cannot be judged.
 
     ``registry``: all plugins. Raises ``CommandError``, ``CredentialsError``, ``SavedClusterError`` and ``UsageError``.
     """
@@ -94,7 +94,7 @@ def _remarks(report: LintReport, notes: list[str]) -> Iterator[str]:
 
 
 def _namespace(arguments: argparse.Namespace) -> str:
-    """Return the namespace given by ``-n``; else the context's for a cluster, and an empty text for manifests."""
+    """Return the namespace given by ``-n``. Default: empty for manifests and ``-A``, else the context's namespace."""
     namespace: str | None = arguments.namespace
     if namespace is None:
         namespace = "" if arguments.paths or arguments.all_namespaces else login_of(arguments).namespace()

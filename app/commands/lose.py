@@ -25,7 +25,7 @@ Json = Mapping[str, Any]
 _MOST_ROWS: Final = 20
 _MOST_NAMES: Final = 3
 _APART: Final = {"DaemonSet": "pods of DaemonSets, which end with their nodes", "Pod": "pods without a controller"}
-"""Kinds of which no pod is created again elsewhere."""
+"""Kinds of workloads whose pods are not created again on another node. A pod without a controller has the kind Pod."""
 
 
 def answered(pages: Pages, key: str, value: str | None) -> Json:
@@ -166,7 +166,10 @@ def _reasons(outcome: Json) -> Iterator[str]:
 
 
 def _change(outcome: Json) -> Iterator[str]:
-    """Yield the line about the field whose change would help, or that no single field would."""
+    """Yield the line about the field whose change would help, or the line that no single field would help.
+
+    Yields nothing if no changes were tried.
+    """
     change = outcome["change"]
     if change is None:
         yield from ("no single field would help",) if outcome["changesTried"] else ()

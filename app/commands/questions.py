@@ -1,7 +1,8 @@
 """Commands with questions about a cluster. Each prints the answer and returns the exit code.
 
-The exit code of ``explain`` and of what-ifs is 1 if a pod waits or would wait, else 0. The exit code of ``rebalance``
-is 1 if a constraint stays above ``maxSkew``, else 0. The exit code of lists is 0.
+``explain`` returns 1 if a pod waits or is being deleted. ``drain``, ``simulate`` and ``lose`` return 1 if a pod would
+wait or would not be evicted, or if this is unknown. ``rebalance`` returns 1 if a constraint stays above ``maxSkew``, or
+if this is unknown. Otherwise, commands return 0.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from app.whatif.models import LONGEST_LABEL_KEY, LONGEST_LABEL_VALUE
 from app.whatif.rebalance_plan import MOST_EVICTIONS
 
 WAITS: Final = 1
-"""Exit code if a pod waits or would wait, or a constraint stays above ``maxSkew``."""
+"""Exit code if a pod waits or would wait, or for another unwanted result (see above)."""
 
 _WATCH_SECONDS: Final = 2.0
 """Seconds between two requests of ``--watch``."""

@@ -60,7 +60,7 @@ def _read(paths: Sequence[str]) -> list[ManifestObject]:
 
 
 def _of_scale(message: str, given: Sequence[str]) -> CommandError | UsageError:
-    """Return the failure with the user's argument instead of its number in the request.
+    """Return the failure. Its message names the user's argument instead of the argument's number in the request.
 
     An unknown workload is a ``CommandError``, not wrong usage.
     """

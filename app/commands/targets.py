@@ -67,7 +67,7 @@ def kind_of(word: str) -> str | None:
 
 
 def collection_of(kind: str | None) -> tuple[str, str]:
-    """Return the path of a kind's API group, and its plural there. ``kind``: one that ``kind_of`` returns."""
+    """Return the path of a kind's API group, and its plural there. ``kind``: ``None`` for pods."""
     group = "" if kind is None else _GROUPS[kind]
     return f"/apis/{group}/v1" if group else "/api/v1", "pods" if kind is None else f"{kind.lower()}s"
 

@@ -26,7 +26,7 @@ from app.kube.homes_v1alpha1 import API_VERSION, KIND, HomeRecord, RecordedKeepe
 from app.kube.names import is_subdomain, shown
 
 _ATTEMPTS: Final = 5
-"""Maximum number of attempts after conflicts."""
+"""Maximum number of attempts. Another one follows only if the object changed meanwhile."""
 
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404

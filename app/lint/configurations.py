@@ -27,7 +27,7 @@ _SPREAD: Final = "PodTopologySpread"
 _STICKY: Final = "StickyNode"
 _GROUP: Final = "kubescheduler.config.k8s.io/"
 _VERBS: Final[Mapping[str, str]] = {"filter": "filterVerb", "score": "prioritizeVerb"}
-"""Field of an extender with the verb that Homeport needs for an extension point, by extension point."""
+"""Field of an extender that configures the verb for an extension point, by extension point."""
 
 _EVERYWHERE: Final = "multiPoint"
 _POINTS: Final = (_EVERYWHERE, "preFilter", "filter", "preScore", "score")
@@ -114,7 +114,7 @@ class Pairing(Struct, frozen=True):
 def pairings(schedulers: Sequence[ManifestObject], homeports: Sequence[ManifestObject]) -> Iterator[Pairing]:
     """Pair each scheduler's configuration with the Homeport configuration in the same file, else in any file.
 
-    A scheduler for which several Homeport configurations are possible is left out.
+    A scheduler is left out if no Homeport configuration is possible, or if several are.
     """
     for scheduler in schedulers:
         candidates = [it for it in homeports if it.file == scheduler.file] or homeports
@@ -160,7 +160,10 @@ def _unwritten(name: str, place: Place) -> Mistaken:
 
 
 def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iterator[Mistaken]:
-    """Yield the mistakes of a profile. ``theirs``, ``ours``: points with spread in scheduler and Homeport."""
+    """Yield the mistakes of a profile.
+
+    ``theirs``, ``ours``: extension points at which the scheduler and Homeport run PodTopologySpread.
+    """
     twice = [point for point in _VERBS if point in theirs and point in ours]
     nowhere = [point for point in _VERBS if point not in theirs and point not in ours]
     if twice:

@@ -90,7 +90,7 @@ class ClusterFacts:
     def volume_domains(self, namespace: str, claim: str, key: str) -> frozenset[str] | None:
         """Return the domains whose nodes can use the volume of a claim.
 
-        ``None``: the claim is unbound, or all nodes can use its volume.
+        ``None``: the claim or its volume is missing, the claim is unbound, or all nodes can use the volume.
         """
         bound = self._cluster.others.get(PERSISTENT_VOLUME_CLAIMS, namespace, claim)
         if bound is None or not bound.is_bound:

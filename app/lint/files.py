@@ -38,7 +38,9 @@ def read_paths(paths: Sequence[str]) -> tuple[ReadManifests, list[str]]:
 
 
 def _files_in(folder: Path, notes: list[str], broken: list[BrokenManifest]) -> Iterator[Path]:
-    """Yield the manifests below a folder. Add notes about Helm charts, and unreadable folders to ``broken``."""
+    """Yield the manifests below a folder. Add remarks on Helm charts to ``notes``, and unreadable folders to
+    ``broken``.
+    """
 
     def add(error: OSError) -> None:
         broken.append(BrokenManifest(str(error.filename), 0, f"cannot be read: {error.strerror}"))

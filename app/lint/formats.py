@@ -23,7 +23,10 @@ Paint = Callable[[str, Severity], str]
 
 
 def formatted(report: LintReport, output: str, version: str, paint: Paint) -> str:
-    """Return the report in one of ``FORMATS``. Without findings, the formats text and github are empty."""
+    """Return the report in one of ``FORMATS``.
+
+    Without findings, the format text is empty, and github has only the broken manifests.
+    """
     if output == "json":
         return json.dumps(_as_json(report), indent=2)
     if output == "sarif":
@@ -112,7 +115,10 @@ def _command(level: str, properties: dict[str, str], text: str) -> str:
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """Escape unprintable characters, and like GitHub's toolkit percent signs, line ends and characters in ``also``."""
+    """Escape unprintable characters.
+
+    As GitHub's toolkit does, also escape percent signs, line ends and the characters in ``also``.
+    """
     text = printable(text, _LINE_ENDS)
     for character in f"%{_LINE_ENDS}{also}":
         text = text.replace(character, f"%{ord(character):02X}")

@@ -54,7 +54,7 @@ class LintReport(Struct, frozen=True):
 class Linter:
     """Collects the findings of one run. ``registry``: all plugins of Homeport. ``facts``: ``None`` without a cluster.
 
-    ``namespace``: namespace of manifests that name none. Its pods are counted for their constraints.
+    ``namespace``: namespace of manifests that name none. The constraints of such manifests count its pods.
     """
 
     def __init__(self, registry: Registry, facts: ClusterFacts | None, namespace: str = "") -> None:
@@ -90,7 +90,7 @@ class Linter:
         self._broken.extend(broken)
 
     def add_workloads(self, workloads: Iterable[LintedWorkload], file: str = "") -> None:
-        """Judge workloads of the cluster. ``file``: the saved cluster, if any."""
+        """Judge workloads of the cluster. ``file``: name of the saved cluster; empty for a live cluster."""
         for workload in workloads:
             self._objects += 1
             names = (workload.kind, workload.namespace, workload.name)

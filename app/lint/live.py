@@ -1,4 +1,7 @@
-"""Workloads of a snapshot: listed objects, and groups of pods whose owners are not listed. Also, its configurations."""
+"""Workloads of a snapshot, and configurations in its ConfigMaps.
+
+A workload is a listed object with a pod template, or a group of pods whose owner is not listed.
+"""
 
 from __future__ import annotations
 

@@ -75,7 +75,10 @@ class ReadManifests(Struct):
 
 
 def read_manifests(text: str, file: str) -> ReadManifests:
-    """Read all documents of a file. Documents without ``apiVersion`` and ``kind`` are left out."""
+    """Read all documents of a file, and the configurations in its ConfigMaps.
+
+    Documents that lack ``apiVersion`` or ``kind`` are left out.
+    """
     read = ReadManifests([], [])
     for above, part in _parts(text.removeprefix("\ufeff")):
         _read_part(part, file, above, read)

@@ -49,7 +49,9 @@ def of_template(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def selects_own(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> bool:
-    """Return True if the constraint selects the workload's own pods. Labels added by a controller count as matching."""
+    """Return True if the constraint selects the workload's own pods. Labels that a controller adds are assumed to
+    match.
+    """
     if constraint.selector is None or workload.pod is None:
         return False
     return _known_part(workload, constraint.selector).matches(workload.pod.labels)

@@ -133,7 +133,7 @@ def workload_of(document: Mapping[str, Any]) -> LintedWorkload:
 
 
 def check_read(pod: Pod, template: Place) -> None:
-    """Raise ``BadField`` if a field of the pod was too large to be decoded. It is empty, so rules would be wrong."""
+    """Raise ``BadField`` if a field of the pod was too large to be decoded: the rules would take it for empty."""
     for field in pod.spec.oversized:
         raise BadField((*template, *field.split(".")), "is longer than Homeport reads")
 

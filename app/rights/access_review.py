@@ -108,7 +108,7 @@ class PermissionCheck:
             await self._sleep(AGAIN_SECONDS if self.missing or self.problem else STEADY_SECONDS)
 
     async def check(self) -> None:
-        """Check all permissions once. Log a warning for each permission that was not missing at the previous check."""
+        """Check all permissions once. Log a warning for each missing one that was not missing at the previous check."""
         try:
             missing = await self._missing_needs()
         except (KubeError, msgspec.DecodeError) as error:
@@ -140,7 +140,7 @@ class PermissionCheck:
         return _REVIEWS.decode(await self._client.review(_PATH, review(permission))).status.allowed
 
     def _report(self, missing: Collection[PermissionNeed]) -> None:
-        """Log each missing permission that was not missing before, and log once that all permissions are granted."""
+        """Log each missing permission that was not missing before, and log once when none is missing any more."""
         permissions = {need.permission for need in missing}
         for rule in rules(need for need in missing if need.permission not in self._reported):
             _LOG.warning(

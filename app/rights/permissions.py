@@ -271,7 +271,7 @@ def group_of(kind: Kind[Any]) -> str:
 
 
 def guessed_plural(kind: Kind[Any]) -> str:
-    """Guess the plural of a kind like ``UnsafeGuessKindToResource`` of k8s.io/apimachinery.
+    """Guess the plural of a kind, as ``UnsafeGuessKindToResource`` of k8s.io/apimachinery does.
 
     The guess is right for most kinds.
     """

@@ -42,7 +42,7 @@ Steps = Generator[str | None, None, Mapping[str, Any]]
 class DrainRequest(Struct, frozen=True):
     """``nodes``: names in the order in which the nodes are drained.
 
-    ``keeps_cordoned``: all nodes are cordoned first, and stay cordoned.
+    ``keeps_cordoned``: true if all nodes are cordoned first, and stay cordoned.
     """
 
     nodes: Sequence[str]
@@ -50,7 +50,9 @@ class DrainRequest(Struct, frozen=True):
 
 
 def drained(scratch: ScratchCluster, request: DrainRequest, budget: Budget) -> Steps:
-    """Drain nodes one after the other. The steps return the fields of a ``DrainPlan``. Raises ``PluginError``.
+    """Simulate the drain of nodes, one after the other. The steps return the fields of a ``DrainPlan``.
+
+    Raises ``PluginError``.
 
     A node is uncordoned before the next one is drained, as in a rolling upgrade, unless ``keeps_cordoned``. When
     ``budget`` has no processor time left, the remaining pods are not tried (outcome ``notReached``).
@@ -68,7 +70,7 @@ def drained(scratch: ScratchCluster, request: DrainRequest, budget: Budget) -> S
 
 
 class _Plan:
-    """Drains the nodes of one request, and returns the parts of the answer."""
+    """Simulates the drains of one request on a scratch cluster, and returns the parts of the answer."""
 
     def __init__(self, scratch: ScratchCluster, request: DrainRequest, budget: Budget) -> None:
         self._scratch = scratch
@@ -83,7 +85,7 @@ class _Plan:
             self._cordon(name)
 
     def _cordon(self, name: str) -> Node | None:
-        """Cordon a node, and return it as it was before; ``None`` if it does not exist."""
+        """Cordon a node of the scratch cluster, and return it as it was before; ``None`` if it does not exist."""
         info = self._cluster.base_nodes.get(name)
         if info is None:
             return None
@@ -93,7 +95,9 @@ class _Plan:
         return node
 
     def step(self, name: str, *, is_last: bool) -> Steps:
-        """Drain one node, and return a ``DrainedNode``. Its ``pods`` are arguments of ``row``, not JSON yet."""
+        """Simulate the drain of one node, and return a ``DrainedNode``. Its ``pods`` are arguments of ``row``, not JSON
+        yet.
+        """
         drain = NodeDrain(self._scratch, self._placer, self._ledger, name)
         drain.begin()
         yield None
@@ -132,7 +136,7 @@ class _Plan:
         return answer
 
     def _place_waiting_again(self) -> Generator[None, None, None]:
-        """Place the waiting pods of all drains again, after a node is uncordoned. Evict no pods for them."""
+        """Place the waiting pods of all drains again, after a node is uncordoned. No pods are evicted for them."""
         waiting = {it.placement.pod.uid: it for of in self._drains for it in of.waiting() if it.placement is not None}
         placements: list[Placement] = []
         with self._placer.without_preemption():
@@ -219,7 +223,7 @@ def _outcome(leaving: LeavingPod, drain: NodeDrain) -> str:
 
 
 def _then(leaving: LeavingPod, outcome: str) -> str:
-    """Describe the outcome."""
+    """Return the outcome as text for users."""
     placement, home = leaving.placement, leaving.home
     node = "" if home is None else home.node
     match outcome:

@@ -114,7 +114,7 @@ def _requests(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _memory(spec: Mapping[str, Any], requests: Mapping[str, Any], limits: Mapping[str, Any]) -> int:
-    """Return the guest's memory in bytes: request, limit, ``guest`` or page size; else 0."""
+    """Return the guest's memory in bytes: the request, else the limit, else ``guest``, else the page size, else 0."""
     for amounts, field in ((requests, "requests"), (limits, "limits")):
         if amounts.get("memory") is not None:
             return _bytes(amounts["memory"], (*_DOMAIN, "resources", field, "memory"))

@@ -210,7 +210,7 @@ def _domain(
 def _carried_out(
     scratch: ScratchCluster, trial: LossTrial, variant: LossVariant, budget: Budget, *, is_alone: bool
 ) -> Generator[str | None, None, _Losses]:
-    """Carry out one variant: place the lost pods again, and find helpful changes for the workloads that wait most."""
+    """Simulate one variant: place the lost pods again, and find helpful changes for the workloads that wait most."""
     yield from trial.begin()
     pods = [recreated(it) for it in trial.lost if is_recreated(it) and not stays_terminating(it, variant)]
     for _ in trial.placer.placing(pods, trial.placements):
@@ -281,7 +281,7 @@ def _stopped(count: LossCount) -> int:
 
 
 def _rank(key: Workload, losses: Mapping[LossVariant, _Losses]) -> tuple[Any, ...]:
-    """Return the sort key that puts the worst loss first: by pods without a running replacement, then by lost pods."""
+    """Return the sort key, worst first: pods without a running replacement, then lost pods, in their worst variants."""
     counts = [of_variant.get(key, _NOTHING).count for of_variant in losses.values()]
     return (-max(_stopped(it) for it in counts), -max(it.lost for it in counts), key)
 

@@ -222,7 +222,9 @@ class LossPlacer(Placer):
 
 
 def _is_ready_elsewhere(scratch: ScratchCluster, names: Collection[str]) -> bool:
-    """Return True if a node that is not in ``names`` is ready, or if its state is unknown."""
+    """Return True if a node that is not in ``names`` is ready, or if the snapshot lacks the conditions of such
+    a node.
+    """
     nodes = (it.node for name, it in scratch.cluster.base_nodes.items() if name not in names)
     return any(it.parts.state is None or it.parts.state.ready not in (FALSE, UNKNOWN) for it in nodes)
 

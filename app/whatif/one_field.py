@@ -41,7 +41,7 @@ That number is tried last. It always suffices for one constraint.
 """
 
 Changed = Callable[[PodSpec], PodSpec]
-"""Returns a copy of a pod's spec with a change."""
+"""Function that returns a copy of a pod's spec with a change."""
 
 
 class FieldChange(Struct, frozen=True, rename="camel"):
@@ -57,7 +57,7 @@ class FieldChange(Struct, frozen=True, rename="camel"):
 
 
 class _FieldAttempt(Struct, frozen=True):
-    """Change to try. ``of_all``: change the workload's pods that have a node too, not only the waiting ones.
+    """Change to try. ``of_all``: true to change all pods of the workload, not only those that wait.
 
     ``policy``: new policy of the home. It changes the owner of the home, not the pod.
     """
@@ -141,7 +141,7 @@ class OneField:
         return HomeLists((framework,), self._scratch.guard).home_of(framework, pod)
 
     def _attempts(self, waiting: Sequence[Placement]) -> Iterator[_FieldAttempt]:
-        """Yield the changes to try, in this order: only changes of rules that reject nodes for the waiting pods."""
+        """Yield the changes to try, in order. Only rules that reject nodes for the waiting pods are changed."""
         placement = waiting[0]
         pod, plugins = placement.pod, {status.plugin for it in waiting for status, _ in it.rejections}
         if rejected_for_home(self._scratch.framework_for(pod), placement):

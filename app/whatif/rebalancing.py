@@ -284,7 +284,7 @@ class Rebalancing:
         del self.evictions[number:]
 
     def _improved(self, trial: _Trial) -> Iterable[ImprovedConstraint]:
-        """Yield the constraints to improve whose domains become more even."""
+        """Yield each constraint that needs moves and whose domains the trial makes more even."""
         for key, limits in trial.limits.items():
             for number, (before, after) in enumerate(zip(self.limits(key), limits, strict=True)):
                 is_open = any(self.needs([before]))

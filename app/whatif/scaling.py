@@ -1,6 +1,6 @@
-"""Scales workloads of a snapshot.
+"""Simulated scaling of workloads on a snapshot.
 
-New pods are copies of an existing pod. Pods are removed in the order in which their controller removes them.
+New pods are copies of the workload's newest pod. Pods are removed in the order in which their controller removes them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ class WorkloadPods:
 
 
 class Rescaling:
-    """Scaling of a workload that has active pods. ``now``: creation time of the first added pod."""
+    """Scaling of a workload that has active pods. The added pods are copies of the newest one.
+
+    ``now``: creation time of the first added pod.
+    """
 
     def __init__(
         self, cluster: Cluster, pods: Sequence[Pod], kind: str, name: str, replicas: int, now: datetime
@@ -127,7 +130,7 @@ class Rescaling:
             yield self._with_ephemeral(self._copy(name, number, labels, spec), claims)
 
     def _copies(self) -> Iterator[tuple[Pod, list[tuple[Kind[Any], Any]]]]:
-        """Yield copies of the existing pod with new names, each with its new claims."""
+        """Yield copies of the newest pod with new names, each with its new claims."""
         spec = self._without_node(self._source.spec.parts.volumes)
         base = f"{self._source.owner.name if self._source.owner else self._name}-"
         index = max((_index_of(it) for it in self._pods), default=-1)
@@ -149,7 +152,7 @@ class Rescaling:
         return pod, [*objects, *((PERSISTENT_VOLUME_CLAIMS, it) for it in claims)]
 
     def _copy(self, name: str, number: int, labels: Mapping[str, str], spec: PodSpec) -> Pod:
-        """Return a copy of the existing pod. ``labels``: new values of labels, used only if the pod has the label."""
+        """Return a copy of the newest pod. ``labels``: new values of labels, used only if the pod has the label."""
         source = self._source
         changed = {key: value for key, value in labels.items() if key in source.labels}
         return replace(
@@ -177,7 +180,7 @@ class Rescaling:
         return replace(known, cost=cost, started=None, preempted=False, ready=False, pending=True)
 
     def _without_node(self, volumes: tuple[PodVolume, ...] | None) -> PodSpec:
-        """Return the spec of the copied pod with these volumes, as that of a pod without a node."""
+        """Return the copied pod's spec with these volumes. The new pod has no node, so all its claims are pending."""
         spec = self._source.spec
         if volumes is None:
             return spec

@@ -129,7 +129,7 @@ def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> Manifest
 def _already_waiting(
     scratch: ScratchCluster, request: SimulationRequest, changes: ManifestPods
 ) -> Iterable[SimulatedPod]:
-    """Yield the pods of the same workloads that have no node now: the scheduler tries them before new ones."""
+    """Yield the pods of the changed workloads that have no node now. The scheduler tries them before new pods."""
     workloads = {it.workload for it in changes.added} | {_title(it.kind, it.namespace, it.name) for it in request.scale}
     leaving = {it.uid for it in changes.removed}
     for namespace in {it.split("/")[1] for it in workloads if it}:

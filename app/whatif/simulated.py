@@ -100,7 +100,7 @@ def template_hash(template: bytes) -> str:
 
 
 def uid_of(kind: str, namespace: str, name: str) -> str:
-    """Return the UID of a simulated object, which is always the same. No object of the cluster has this UID."""
+    """Return the UID of a simulated object. Equal arguments give equal UIDs. No object of the cluster has this UID."""
     return str(uuid.uuid5(_NAMESPACE, f"{kind}/{namespace}/{name}"))
 
 

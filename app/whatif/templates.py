@@ -145,7 +145,8 @@ def _add_first_pods(
 def _flattened(objects: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Place, Mapping[str, Any]]]:
     """Yield the objects, and the items of Lists instead of the Lists. Raises ``TemplateError``.
 
-    Each has the position in the request, and its path in the object there, which is empty unless it is an item.
+    Each is a triple: position in the request, path within the object at that position, object. The path is empty unless
+    the object is an item of a List.
     """
     stack: list[tuple[int, Place, Any]] = []
     stack += [(number, (), it) for number, it in enumerate(objects)][::-1]

@@ -1,5 +1,5 @@
-"""Rejects nodes where another pod uses a disk of the incoming pod. If the pod's ReadWriteOncePod claim is in use, all
-nodes are rejected.
+"""Rejects nodes where another pod uses a disk of the incoming pod, if one of the two uses it exclusively. If the pod's
+ReadWriteOncePod claim is in use, all nodes are rejected.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _PodDisks:
         return self
 
     def conflicts_on(self, node: NodeInfo) -> bool:
-        """Return true if a pod on the node uses one of these disks, and at least one of the two pods writes to it.
+        """Return true if a pod on the node uses one of these disks, and one of the two pods uses it exclusively.
 
         Raises ``_StepLimitReached``.
         """
@@ -220,7 +220,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return (pod.spec.oversized, claims, disks, self._nodes.mounts_generation if disks else 0)
 
     def _claim_key(self, namespace: str, name: str) -> Hashable:
-        """Return the name of the claim if it is missing; otherwise true or false: it is ReadWriteOncePod and in use."""
+        """Return the claim's name if it is missing; otherwise true if it is ReadWriteOncePod and in use, else false."""
         claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
         if claim is None:
             return name

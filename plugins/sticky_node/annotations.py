@@ -213,7 +213,7 @@ def restored_annotations(owner: Owner, before: HomeRecord) -> dict[str, str | No
 def ownership_annotations(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
     """Return the annotations with the UID of the home's owner and the systemUUID of its node.
 
-    They show that a home was copied from another object, or that its node was replaced by a host of the same name.
+    They let Homeport recognize a home that was copied from another object, or whose node's name has a new host.
     """
     written: dict[str, str | None] = {slot_key(HOME_OWNER, owner.slot): _owner_value(owner.obj.uid, home)}
     if machine or slot_key(HOME_MACHINE, owner.slot) in owner.obj.annotations:

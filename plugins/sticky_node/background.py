@@ -115,7 +115,7 @@ _MOST_WRITES: Final = 25
 """Maximum number of writes in one phase of a round, so that thousands of adopted homes do not delay other writes."""
 
 _MOST_REFUSED: Final = 5
-"""Maximum number of rejected writes in one phase of a round, because further writes would probably be rejected too."""
+"""Maximum number of failed writes in one phase of a round, because further writes would probably fail, too."""
 
 _MOST_OF_ONE: Final = 5
 """Maximum number of writes to one object within ``_WITHIN_SECONDS``, in case another client reverts each of them."""
@@ -189,7 +189,7 @@ class WriteBudget:
         return self._clock() >= self._remembers_from
 
     async def of_owner(self, key: str, work: Callable[[], Awaitable[bool | None]]) -> bool:
-        """Perform one write to an owner, unless the owner is in back-off. Each cause of a failure is logged once.
+        """Perform one write to an owner, unless the owner is in back-off. Repeated causes of failures are not logged.
 
         After a rejected write, the back-off takes a minute, and after a write without an answer two seconds. The time
         doubles with each further failure. ``key``: the object's UID, followed by the slot if the write concerns only

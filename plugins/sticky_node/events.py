@@ -238,7 +238,7 @@ def report_edits(
 def _report_edit(
     suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> bool:
-    """Report that a home was removed, or set or moved by someone other than Homeport. Return false if it was not.
+    """Report that a home was removed, or was set or moved by someone other than Homeport. Return true if it was.
 
     ``suffix``: end of the home's annotation: empty, or a dot and the ordinal of the pod.
     """
@@ -301,7 +301,11 @@ class StateReporter:
         self._unwritten.pop(slot, None)
 
     def written(self, obj: AnnotatedObject, homes: HomesBySlot, given: Collection[str]) -> None:
-        """Report changes after a write, compared with the previous annotations."""
+        """Report the changes of an owner's homes after a write.
+
+        Each state is compared with the last one that was reported but not written, else with the annotation on ``obj``,
+        the owner as it was before the write. ``given``: slots with new or moved homes.
+        """
         now = self._now()
         for slot, home in homes.items():
             written = read_since(obj.annotations.get(slot_key(HOME_SINCE, slot), ""), home.node, now)

@@ -69,7 +69,8 @@ def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | Non
     """Explain why a usable home rejects its pod. ``verdict``: result of the in-tree filters for the home.
 
     ``verdict`` is ``None`` if other filters of the profile reject the pod there; these rejections are listed per node.
-    ``tried``: the scheduler found no node, so an unknown rejection is mentioned, too.
+    ``tried``: true if the scheduler found no node for the pod. The answer then also mentions a home that these filters
+    accept.
     """
     home, tables = readable(decision.home), tuple[Table, ...]()
     if verdict is None:

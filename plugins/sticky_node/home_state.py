@@ -121,8 +121,8 @@ class HomeStates:
     def of(self, home: str, owner: Owner, pod: Pod) -> HomeState:
         """Return the home's state for one pod of the owner. Tolerated taints are ignored, as in kube-scheduler.
 
-        A node that is being removed, or whose Ready condition is Unknown, is unusable despite tolerations. Never
-        raises.
+        Tolerations do not help if the node is being removed, if its Ready condition is Unknown, or if an annotation or
+        label marks it as unusable. Never raises.
         """
         if is_target(pod):
             return _TARGET

@@ -59,7 +59,7 @@ class Owner(Struct, frozen=True):
         return (self.obj.uid, self.slot)
 
     def __str__(self) -> str:
-        """``VirtualMachine default/db``, ``StatefulSet default/db, ordinal 3``."""
+        """Return text such as ``VirtualMachine default/db`` or ``StatefulSet default/db, ordinal 3``."""
         ordinal = f", ordinal {self.slot}" if self.slot else ""
         return f"{self.kind.kind} {self.obj.namespace}/{self.obj.name}{ordinal}"
 
@@ -253,7 +253,10 @@ class Owners:
     def _follow(
         self, chain: OwnerChain, pod: Pod, reference: OwnerReference | None
     ) -> Sequence[AnnotatedObject] | Missing:
-        """Return one object for each kind of the chain; empty if the references do not match the chain."""
+        """Return one object for each kind of the chain; empty if the references do not match the chain.
+
+        The result is ``Missing`` if an object on the way is not in the snapshot.
+        """
         namespace = pod.namespace
         links: list[AnnotatedObject] = []
         for kind in chain.kinds:

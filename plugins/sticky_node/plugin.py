@@ -228,7 +228,7 @@ class StickyNode(
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """Return the signature; ``None`` if verdicts must not be shared between pods.
+        """Return the values that determine the verdicts; ``None`` if verdicts must not be shared between pods.
 
         They must not be shared while the owner is missing, because each call must look it up again, nor if they depend
         on volumes.
@@ -256,8 +256,8 @@ class StickyNode(
         return (decision.verdict, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
-        """Return the time, in seconds since 1970, at which filter's answer changes without any other event. Raises
-        ``Unreadable``.
+        """Return the time, in seconds since 1970, at which filter's answer changes without any other event; ``None`` if
+        there is no such time. Raises ``Unreadable``.
         """
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):

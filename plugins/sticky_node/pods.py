@@ -47,7 +47,7 @@ _NUMBERS: Final = re.compile(r"[0-9-]*")
 
 
 def is_slot(text: str) -> bool:
-    """Return true if a pod can have the slot: an ordinal, several numbers (a place in a group), or empty."""
+    """Return true for an ordinal, for a place in a LeaderWorkerSet such as ``2-0``, and for an empty slot."""
     return _NUMBERS.fullmatch(text) is not None
 
 
@@ -143,7 +143,7 @@ _MOST_KEPT: Final = 4096
 
 
 class RestrictedVolume(Struct, frozen=True):
-    """Bound volume that only some nodes can use: a node must match any of ``affinities``.
+    """Bound volume that only some nodes can use: a node must match at least one of ``affinities``.
 
     There are two affinities if a CSI driver can replace an in-tree driver, because each node uses one of the two.
     """
@@ -306,8 +306,8 @@ def slot_of(pod: Pod, kinds: Sequence[Kind[Any]]) -> str | None:
 
 
 def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
-    """Return the number at the end of the pod's name. For a StatefulSet, the rest must be the set's name; otherwise
-    return ``None``.
+    """Return the number at the end of the pod's name; ``None`` if there is none, or if the pod's controller is a
+    StatefulSet that the rest of the name does not name.
     """
     name, dash, number = pod.name.rpartition("-")
     if not dash or not _is_number(number):

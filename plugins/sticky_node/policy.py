@@ -2,9 +2,9 @@
 
 Filter, Events, ``explain`` and `docs/homes.md` all use this table, and every cell has a test.
 
-The most specific policy takes precedence, in this order: the owner's annotation ``homeport.dev/policy``, the pod's own
-(set by its template), the first matching namespace rule, the owner rule, the default. An annotation that does not name
-a policy is ignored.
+The most specific policy takes precedence, in this order: the owner's annotation ``homeport.dev/policy``, the same
+annotation of the pod (set by its template), the first matching namespace rule, the owner rule, the default. An
+annotation that does not name a policy is ignored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Reason(StrEnum):
 
 
 class Cell(Struct, frozen=True):
-    """Decision for one home state and policy. ``then``: the action after the grace period; ``None`` without one."""
+    """Decision for one home state and policy. ``then``: action after the grace period; ``None`` if there is none."""
 
     action: Action
     reason: Reason = Reason.NOT_HOME

@@ -128,7 +128,7 @@ class Recorder:
         return Claim(pod, pod.node_name, owner, after, decides, pod.annotations.get(HOME_REPLACES, ""))
 
     async def record(self, claim: Claim) -> None:
-        """Write the claim's home to its owner. The claim is dropped if it is written or closed, and kept otherwise."""
+        """Write the claim's home to its owner. If the write fails, keep the claim, unless a user wrote another home."""
         try:
             if not await self.write_claim(claim):
                 self._pending.keep(claim)
@@ -197,7 +197,7 @@ class Recorder:
             self._made(claim, owner)
 
     def _failed(self, claim: Claim, owner: Owner, cause: str) -> None:
-        """Handle a failed write. Each cause is reported once. The claim is dropped if a user wrote another home."""
+        """Report a failed write if its cause has changed. Drop the claim if a user wrote another home."""
         if self._causes.get(owner.key) != cause:
             self._causes[owner.key] = cause
             _LOG.warning("home not recorded", machine=str(owner), verb="patch", pod=str(claim.pod), cause=cause)

@@ -156,7 +156,7 @@ class HomeRefusalReporter:
 
 
 class _WaitingPod(Struct):
-    """Pod that filter was called for. ``verdict``: filter's first verdict, or the verdict of the last wake-up.
+    """Pod that filter was called for. ``verdict``: filter's first verdict, or the one at the last comparison.
 
     ``answered``: filter's latest verdict. ``new_until``: monotonic end of frequent comparisons. ``reported``: the last
     report.

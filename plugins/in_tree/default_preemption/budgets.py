@@ -112,7 +112,7 @@ class Budgets:
         return violating
 
     def refused(self, pods: Sequence[Pod]) -> Counting:
-        """Like ``violating``, but also with the pods that the Eviction API would refuse to evict after those before."""
+        """Like ``violating``, plus the pods that the Eviction API would refuse to evict after all pods before them."""
         violating = {**(yield from self.violating(pods))}
         states: dict[ObjectKey, BudgetState] = {}
         pace = _Pace()

@@ -144,7 +144,7 @@ class DefaultPreemption(PostFilterPlugin):
     def victims_for_spread(
         self, state: CycleState, pod: Pod, rejected: Mapping[str, Status], stays: Stays
     ) -> PostFilterSteps:
-        """Search like ``post_filter``, but by ``OwnRules``: only for topology spread, and never against a budget."""
+        """Search like ``post_filter``, by ``OwnRules``: only nodes that topology spread rejects, no violated budget."""
         if pod.disruption.never_preempts:
             return None, unschedulable(f"preemption: {NEVER_PREEMPTS}")
         names = [name for name, it in rejected.items() if it.code is Code.UNSCHEDULABLE and it.plugin == _SPREAD]
@@ -169,9 +169,10 @@ class DefaultPreemption(PostFilterPlugin):
     def _try(
         self, state: CycleState, pod: Pod, name: str, results: DryRunResults, rules: OwnRules | None
     ) -> Generator[None, CycleState, tuple[CycleState, int]]:
-        """Run the dry run of one node, and record its result unless the node is gone.
+        """Run the dry run of one node, and record its result.
 
-        Return the latest state and the approximate number of filters that have run since the last yield.
+        No result is recorded if the node is missing or unreadable, or if its pods change during ``_MOST_COUNTS``
+        attempts. Return the latest state and the approximate number of filters that have run since the last yield.
         """
         count = Count()
         for _ in range(_MOST_COUNTS):
@@ -223,9 +224,9 @@ class DefaultPreemption(PostFilterPlugin):
     def select_victims_on_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> tuple[Victims, Status]:
         """Return the victims on a node: pods of lower priority, except those that are reprieved.
 
-        At first all pods of lower priority are removed. A pod is reprieved if the incoming pod still fits after the
-        reprieved pod is added back. Pods whose eviction would violate a budget are tried first, and within each group
-        the most important pods.
+        At first all pods of lower priority are removed. Then each of them is added back in turn. It is reprieved, and
+        stays, if the incoming pod still fits. Pods whose eviction would violate a budget are tried first, and within
+        each group the most important pods.
         """
         count = Count()
         while (answer := self._select(state, pod, node, count)) is None:

@@ -63,8 +63,8 @@ def _started(pod: Pod) -> float:
 def by_importance(pods: Sequence[Pod]) -> list[Pod]:
     """Return the pods sorted by priority, highest first, then by start time, earliest first.
 
-    Among pods of one priority, those that have not started come last, in reverse order. kube-scheduler has the same
-    order, because its sort uses the current time for each missing start time.
+    Among pods of one priority, those that have not started come last, in the reverse of their order in ``pods``.
+    kube-scheduler has the same order, because its sort uses the current time for each missing start time.
     """
     places = {
         it.uid: (-it.spec.priority, _started(it), -place if it.disruption.started is None else place)

@@ -183,9 +183,9 @@ class _PreparedRequest(Struct, eq=False):
 class AllocationSearch:
     """Search for devices for the claims of a pod on one node.
 
-    ``classes``: function from a name to the DeviceClass, or ``None``. ``allocations_of``: function from a pool to its
-    allocations. ``match_device``: evaluates a selector. ``devices``: number of devices that the node can reach.
-    ``steps``: steps taken so far.
+    ``classes``: function from a name to the DeviceClass; it returns ``None`` if there is none. ``allocations_of``:
+    function from a pool to its allocations. ``match_device``: evaluates a selector. ``devices``: number of devices that
+    the node can reach. ``steps``: steps taken so far.
     """
 
     def __init__(
@@ -230,8 +230,7 @@ class AllocationSearch:
                     position += 1
 
     def _from(self, start: int, stop: int | None = None) -> Iterator[_Candidate]:
-        """Yield the devices from position ``start`` up to, but not including, ``stop``; up to the last device without
-        ``stop``.
+        """Yield the devices from position ``start`` on. ``stop``: position before which to end; ``None`` for all.
 
         Candidates are created on demand, because few searches reach many devices.
         """

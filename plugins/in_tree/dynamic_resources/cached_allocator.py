@@ -224,7 +224,7 @@ class CachedAllocator:
     def _search(
         self, claims: Sequence[ResourceClaim], node: NodeInfo
     ) -> Generator[None, None, tuple[Outcome, int, bool]]:
-        """Search the node. Return (outcome, steps, true if pods with the same specs share it)."""
+        """Search the node. Return (outcome, steps, true if the outcome is valid for all claims with these specs)."""
         inventory = self._inventory
         search: AllocationSearch | None = None
         self._drop_outdated_results()

@@ -40,7 +40,8 @@ def consumed_of(requested: Amount | None, capacity: DeviceCapacity) -> Amount:
     """Return the amount that a request takes of one capacity.
 
     Without a requested amount, the request takes the default of the capacity's policy, or the whole capacity if there
-    is no default. A requested amount is rounded up to the next amount that the policy allows.
+    is no default. A requested amount is rounded up to the next amount that the policy allows. If there is none, it
+    stays unchanged.
     """
     policy = capacity.policy
     if requested is None:

@@ -232,7 +232,7 @@ def _call(node: Call) -> Evaluate:
 
 
 def _special(node: Call) -> Evaluate | None:
-    """Compile macros, functions of ``optional`` and ``in`` with a list of constants; ``None`` for other calls."""
+    """Compile a macro, a call on ``optional``, or ``in`` with a list of constants; return ``None`` for other calls."""
     count = len(node.arguments)
     if node.function == "has" and node.target is None and count == 1:
         return _has(node.arguments[0])

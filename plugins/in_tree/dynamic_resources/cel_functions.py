@@ -18,7 +18,7 @@ from plugins.in_tree.dynamic_resources.cel_values import (
 from plugins.in_tree.dynamic_resources.patterns import Spend, matches
 
 CHARACTERS_PER_STEP: Final = 16
-"""Number of characters, or of copied items, that count as one step."""
+"""Number of characters and list items, in the arguments of one call, that count as one step."""
 
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
@@ -45,7 +45,8 @@ def shown(key: Any) -> str:
 
 
 def equal(a: Any, b: Any, spend: Spend) -> bool:
-    """Return true if two values are equal. Values of different types can only be equal if both are numbers.
+    """Return true if two values are equal. Values of different types can only be equal if both are numbers. Raises
+    ``NoOverload`` if ``a`` is a quantity or a version, and ``b`` has another type.
 
     ``spend`` is called for each compared item, because nested lists can contain more items than the expression has
     parts.
@@ -75,7 +76,7 @@ def _equal_items(a: Any, b: Any, spend: Spend) -> bool:
 def _compared(operator: str, a: Any, b: Any) -> int:
     """Return a negative number, zero or a positive number if ``a`` is less than, equal to or greater than ``b``.
 
-    Both must be numbers, texts or truth values. Raises ``NoOverload``.
+    Both must be numbers, both texts, or both truth values. Otherwise raises ``NoOverload``.
     """
     if not isinstance(a, int | float | str):
         raise _missing_overload(operator, a)

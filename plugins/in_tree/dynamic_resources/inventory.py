@@ -125,8 +125,8 @@ class Inventory:
         return self._objects.version(DEVICE_CLASSES)
 
     def slices_for(self, node: str) -> tuple[tuple[ResourceSlice, ...], tuple[ResourceSlice, ...]]:
-        """Return the node's own slices, and those of several nodes. A tuple is the identical object until its slices
-        change.
+        """Return the node's own slices, and the slices of ``_EVERYWHERE``. Each tuple is the identical object until its
+        slices change.
         """
         return self._on_node.of(node) if node else (), self._on_node.of(_EVERYWHERE)
 

@@ -172,7 +172,7 @@ class DynamicResources(
     def _to_allocate(
         self, pod_claims: PodDeviceClaims, pod: Pod, node: NodeInfo
     ) -> tuple[tuple[ResourceClaim, ...], Status | None]:
-        """Return the claims that need devices on the node, or the status of the node if it is already known."""
+        """Return (claims that need devices on the node, status of the node if it is already known, else ``None``)."""
         missing = tuple(it for it in pod_claims.claims if it.allocation is None)
         extended = pod_claims.extended
         if extended is None:

@@ -97,7 +97,7 @@ class _SliceFacts:
         self._selectors = tuple(selectors)
 
     def reach(self, node: Node) -> bool:
-        """Return true if the node can use any device of a slice whose devices specify their own nodes.
+        """Return true if the node can use at least one device. Each device of the slice must specify its own nodes.
 
         Raises ``CannotEvaluate``.
         """

@@ -318,6 +318,6 @@ def _required_state(pod: Pod, own: OwnTerms, newcomer: Newcomer, terms: PodTerms
 
 
 def existing_keys(other: Pod, newcomer: Newcomer) -> set[str]:
-    """Return the topology keys of the other pod's required anti-affinity terms that match the incoming pod."""
+    """Return the topology keys of those required anti-affinity terms of the other pod that match the incoming pod."""
     terms = other.spec.pod_affinity.required_anti
     return {it.topology_key for it in terms if it.within(other.namespace).matches(newcomer)}

@@ -59,7 +59,7 @@ _UNRESOLVED: Final = _ResolvedClaim("", "", "", "")
 class _NodesByObject:
     """Nodes whose counts depend on an object, by the object's key.
 
-    For nearly all objects only one node depends on them. A single node is stored without a set to save memory.
+    Most objects have only one dependent node, which is stored without a set to save memory.
     """
 
     __slots__ = ("_nodes",)

@@ -28,11 +28,11 @@ class InvalidConstraint(ValueError):
 class Constraint(Struct, frozen=True):
     """Constraint of a pod, with its selectors and all default values filled in.
 
-    ``selector`` decides whether the incoming pod, or a pod of a dry run, matches. ``counted`` selects the pods on nodes
-    that are counted. ``selector`` and ``counted`` differ only for an empty selector, which matches every pod but counts
-    none (kubernetes#141339, in all releases up to 1.36.3). A null selector matches and counts no pods. ``inclusion``:
-    conditions for counting the pods of a node. ``by_profile``: notes for ``explain``, such as fields that the profile
-    filled in.
+    ``selector`` decides whether the incoming pod, or a pod of a dry run, matches. ``counted`` selects the pods to
+    count, among those that have a node. ``selector`` and ``counted`` differ only for an empty selector, which matches
+    every pod but counts none (kubernetes#141339, in all releases up to 1.36.3). A null selector matches and counts no
+    pods. ``inclusion``: conditions for counting the pods of a node. ``by_profile``: notes for ``explain``, such as
+    fields that the profile filled in.
     """
 
     max_skew: int

@@ -26,14 +26,14 @@ _MOST_SENTENCES: Final = 10
 """Maximum number of domains with too many pods for which a sentence is written, for each constraint."""
 
 _MOST_LACKING: Final = 5
-"""Maximum number of domains that a sentence lists."""
+"""Maximum number of domains with too few pods that a sentence lists."""
 
 
 def explained(pod: Pod, state: HardState, soft: Sequence[Constraint], counts: Counts) -> Explanation:
     """Return a table for each constraint, hard ones first, and a sentence for each domain with too many pods.
 
     Only the first constraints and the fullest domains are shown, to limit the size and the run time. ``limits`` of the
-    result has all domains of the hard constraints that are shown.
+    result has all domains of the shown hard constraints, and of up to ``_MOST_TABLES`` soft ones.
     """
     constraints = state.constraints[:_MOST_TABLES]
     shown_soft = soft[: _MOST_TABLES - len(constraints)]

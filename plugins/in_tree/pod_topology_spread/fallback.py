@@ -13,7 +13,9 @@ from plugins.in_tree.pod_topology_spread.constraints import Constraint
 
 
 class Softening:
-    """Makes relaxed constraints soft. ``after``: seconds that a pod waits before a constraint is relaxed."""
+    """Makes a pod's hard constraints soft once ``fallbacks`` lists them as relaxed. ``after``: seconds that the pod
+    waits before.
+    """
 
     def __init__(self, fallbacks: Fallbacks, after: float) -> None:
         fallbacks.enable(after)

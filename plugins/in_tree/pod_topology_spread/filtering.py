@@ -75,12 +75,12 @@ class HardConstraint:
     def limit(self, deltas: Mapping[str, int]) -> int:
         """Return the largest number of pods that a domain can have so that the incoming pod still fits there.
 
-        The skew is this number + ``self_match`` - ``minimum``.
+        With this number of pods, the skew (number + ``self_match`` - ``minimum``) is ``maxSkew``.
         """
         return self.constraint.max_skew + self.minimum(deltas) - self.self_match
 
     def compared(self) -> Collection[str]:
-        """Return the names of the domains whose smallest count is the minimum."""
+        """Return the names of the domains over which ``minimum`` is taken."""
         return self.domains.nodes_by_domain()
 
     def excess(self, domain: str) -> int:
@@ -201,7 +201,8 @@ HARD: Final[StateKey[HardState]] = StateKey("PreFilterPodTopologySpread")
 
 
 Counted: TypeAlias = Callable[[Counts, Pod, frozenset[str], Constraint], HardConstraint]
-"""Function that adds the counts to a constraint of a pod. The set has the topology keys of all its constraints."""
+"""Function that adds the counts to a constraint of a pod. The set has the topology keys of all the pod's constraints.
+"""
 
 
 def hard_state(counted: Counted, counts: Counts, pod: Pod, constraints: Sequence[Constraint]) -> HardState:

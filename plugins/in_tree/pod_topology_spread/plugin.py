@@ -227,7 +227,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return () if selector == EVERYTHING else default_constraints(self._defaults, pod, when, selector)
 
     def _own_constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """Return the pod's own constraints, evaluated. They are cached for all pods with equal labels and spec."""
+        """Return the pod's own constraints, prepared. They are cached for all pods with equal labels and spec."""
         key = (pod.labels, pod.spec, when)
         constraints: tuple[Constraint, ...] = self._own.young.get(key, MISSING)
         if constraints is MISSING:

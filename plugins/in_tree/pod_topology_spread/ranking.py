@@ -1,8 +1,9 @@
 """Ranks of a ReplicaSet's pods within their domain, for the option ``scaleDown: Spread`` of a profile.
 
-The rank of a pod is the smallest number that no live pod of its ReplicaSet has in the same domain. The Binding sets the
-deletion cost of the pod to minus the rank, and the ReplicaSet controller removes the pods of low cost first. So a
-scale-down removes the highest ranks of all domains before lower ones, which leaves about equal numbers of pods.
+A bound pod gets as its rank the smallest number that no other live pod of its ReplicaSet has in the same domain. The
+Binding sets the deletion cost of the pod to minus the rank, and the ReplicaSet controller removes the pods of low cost
+first. So a scale-down removes the highest ranks of all domains before lower ones, which leaves about equal numbers of
+pods.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Ranks:
         """Return, for each domain with a hole in its ranks, the bound pod that should get another rank, and this rank.
 
         It is the pod with the highest superfluous rank; if there is none, a pod without a rank. Pods with a cost above
-        0 keep it. If a domain has n of them, its ranks 0 to n - 1 need no pod. ``constraints``: those of the
+        0 keep their cost. If a domain has n such pods, its ranks 0 to n - 1 need no pod. ``constraints``: those of the
         ReplicaSet's newest pod.
         """
         key, pods = self.widest_key(constraints), self._pods.get(uid, {})

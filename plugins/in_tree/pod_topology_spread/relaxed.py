@@ -26,7 +26,7 @@ class Relaxation(Struct, frozen=True):
     allows_not_worse: bool
 
     def counted(self, counts: Counts, pod: Pod, required: frozenset[str], constraint: Constraint) -> HardConstraint:
-        """Return the constraint with these rules. Raises ``Unprepared``."""
+        """Count the domains of a constraint, and return it with these rules. Raises ``Unprepared``."""
 
         def of(inclusion: Inclusion) -> DomainCounts:
             return counts.domains(pod.namespace, constraint.counted, constraint.topology_key, required, inclusion)

@@ -69,7 +69,9 @@ class IndexedVolume(Struct, frozen=True, eq=False):
 
 
 class SelectedPositions(Struct):
-    """Bit set of the volumes that a selector selects. ``changes``: number of changes of the group that it includes."""
+    """Bit set of the volumes that a selector selects. ``changes``: number of the group's changes that the set
+    includes.
+    """
 
     positions: int
     changes: int
