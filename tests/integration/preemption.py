@@ -3,14 +3,15 @@
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tests.controlplane import objects
-from tests.controlplane.client import Client
+from tests.controlplane.client import ApiError, Client
 from tests.controlplane.controlplane import ControlPlane
 from tests.integration.killed import KILLED_AFTER
-from tests.integration.service import HTTP, Homeport
+from tests.integration.service import HTTP, LEASES, Homeport
 from tests.integration.test_replicas import ELECTION
 
 WEB = {"app": "web"}
@@ -97,3 +98,9 @@ def homeport_of(plane: ControlPlane, folder: Path, preemption: str = "Own", kill
     environment = {KILLED_AFTER: f"{killed_after}:{folder}/killed"}
     module = "tests.integration.killed" if killed_after else "homeport"
     return Homeport(plane.kubeconfig, folder, [f"--config={config}"], module, environment)
+
+
+def forget_lease(plane: ControlPlane) -> None:
+    """Delete the Lease, so that the replicas of the next story do not take its holder for their leader."""
+    with suppress(ApiError):
+        plane.client.request("DELETE", f"{LEASES}/{ELECTION['resourceName']}")

@@ -1,6 +1,7 @@
 """Preemption for topology spread while processes are killed and the API server is away; and ``preemption: Never``."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.integration.preemption import (
     LOW,
     configuration,
     evicted,
+    forget_lease,
     homeport_of,
     make_classes,
     plans,
@@ -25,8 +27,10 @@ from tests.integration.service import HTTP, leader_and_follower, start_scheduler
 
 
 @pytest.fixture
-def classes(plane: ControlPlane) -> None:
+def classes(plane: ControlPlane) -> Iterator[None]:
     make_classes(plane.client)
+    yield
+    forget_lease(plane)
 
 
 def test_p1_with_never_it_waits(plane: ControlPlane, classes: None, tmp_path: Path) -> None:

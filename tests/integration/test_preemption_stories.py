@@ -23,6 +23,7 @@ from tests.integration.preemption import (
     WEB,
     budget,
     evicted,
+    forget_lease,
     homeport_of,
     make_classes,
     plans,
@@ -42,6 +43,7 @@ def served(
     homeport = homeport_of(running, tmp_path_factory.mktemp("homeport"))
     with homeport, running.start_scheduler(scheduler_config(homeport), version=request.param):
         yield homeport
+    forget_lease(running)
 
 
 @pytest.fixture
