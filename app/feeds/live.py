@@ -204,8 +204,9 @@ class LiveFeed:
     async def catch_up(self) -> None:
         """Wait until the snapshot has all changes that were written before this call.
 
-        The next event of a kind usually shows that the kind is up to date. A kind without events is listed, because its
-        watch can be silent for minutes. Kinds that are not served or forbidden are not awaited.
+        A probe reads the newest resource version of each kind. The kind is up to date once its watch has reached that
+        version. A kind that does not reach it in time is listed, because its watch can be silent for minutes. Kinds that
+        are not served or forbidden are not awaited.
         """
         since = monotonic()
         while behind := self._behind(since):

@@ -128,7 +128,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         self._size = 0
         self._grace: asyncio.TimerHandle | None = None
         self._arrived = 0.0
-        self._early = 0.0  # arrival of a request that is parsed only now; 0.0 for others
+        self._early = 0.0  # arrival of a request that is parsed late (``_parse_begun``); 0.0 for others
         self._heads = listener.heads
         self._cacheable = False
         self._begun: _IncompleteRequest | None = None

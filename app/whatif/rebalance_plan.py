@@ -166,7 +166,7 @@ def _improves(cluster: Cluster, improved: ImprovedConstraint, old: str, new: str
 
 
 def _domain(cluster: Cluster, limit: DomainLimit, node: str) -> str:
-    """Return the domain of a node; empty if the constraint does not count the node."""
+    """Return the node's domain; empty if the node is unknown, or if the constraint counts no node of that domain."""
     info = cluster.nodes.get(node)
     domain = info.node.labels.get(limit.key, "") if info is not None else ""
     return domain if domain in limit.pods else ""

@@ -147,7 +147,7 @@ class Rescaling:
     def _with_ephemeral(
         self, pod: Pod, objects: list[tuple[Kind[Any], Any]]
     ) -> tuple[Pod, list[tuple[Kind[Any], Any]]]:
-        """Return the pod, and its objects with the claims of its ephemeral volumes."""
+        """Return the pod, and ``objects`` plus the claims of the pod's ephemeral volumes."""
         claims = claims_like(self._cluster, self._source.name, pod)
         return pod, [*objects, *((PERSISTENT_VOLUME_CLAIMS, it) for it in claims)]
 

@@ -31,7 +31,7 @@ class SkewPart(CamelModel):
 
 
 class HomesPart(CamelModel):
-    """Homes whose node accepts no pods, or does not exist."""
+    """Homes that pods cannot start on now: the node accepts no pods, is gone or replaced, or the owner is gone."""
 
     total: int
     items: list[dict[str, Any]] = Field(description="At most 100, with the fields of /api/v1/homes.")

@@ -113,7 +113,10 @@ def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
 
 
 def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, ...]:
-    """Return the changes that would let a pod that waits for its home start there."""
+    """Return hints for a pod that waits for its home: how the home can take it, or how it can start elsewhere.
+
+    Empty if the pod does not wait for its home.
+    """
     home, state = readable(decision.home), decision.home_state.state
     key = f"set or remove {slot_key(HOME, owner.slot)} on {owner}"
     if decision.action is Action.WAIT:
