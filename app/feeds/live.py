@@ -205,8 +205,8 @@ class LiveFeed:
         """Wait until the snapshot has all changes that were written before this call.
 
         A probe reads the newest resource version of each kind. The kind is up to date once its watch has reached that
-        version. A kind that does not reach it in time is listed, because its watch can be silent for minutes. Kinds that
-        are not served or forbidden are not awaited.
+        version. A kind that does not reach it in time is listed, because its watch can be silent for minutes. Kinds
+        that are not served or forbidden are not awaited.
         """
         since = monotonic()
         while behind := self._behind(since):
