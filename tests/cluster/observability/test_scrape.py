@@ -34,7 +34,8 @@ WITHOUT_DATA: Final = {
     ("Replicas", "Leader", "A"): NEEDS_REPLICAS,
     ("Problems", "Kubernetes Events", "A"): "an API server to write them to",
     ("Replicas", "Requests forwarded to the leader", "A"): NEEDS_REPLICAS,
-    ("Decisions", "Nominations outside the sample", "B"): "an API server to nominate at",
+    ("Decisions", "Nominations and preemptions", "B"): "an API server to nominate at",
+    ("Decisions", "Nominations and preemptions", "C"): "an API server to evict pods at",
     ("Plugins", "Plugin faults", "B"): "a plugin whose scores are out of range",
 }
 """Queries that one replica on a saved cluster cannot answer, and what it would take."""
