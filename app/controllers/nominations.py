@@ -4,7 +4,7 @@ guard. Also the places that the preemption controller reserves for pods.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from app.cache.cluster import Cluster
@@ -56,19 +56,17 @@ class CountedNominations:
         keys = {it.topology_key for it in pod.spec.spread if it.is_hard and it.topology_key in labels}
         nodes = self._cluster.nodes.items() if labels else ()
         names = {name for name, it in nodes if any(it.node.labels.get(key) == labels[key] for key in keys)}
-        self._reserved[pod.uid] = (pod, frozenset((node_name, *names)))
+        self._reserved[pod.uid] = (pod.nominated(node_name), frozenset((node_name, *names)))
 
     def release(self, uid: str) -> None:
         """End the reservation for the pod with this UID, if there is one."""
         self._reserved.pop(uid, None)
 
-    def _waiting(self) -> list[Pod]:
-        """Return the pods with a reserved place that have no node yet."""
-        known = [self._cluster.pod(*pod.key) for pod, _ in self._reserved.values()]
-        return [it for it in known if it is not None and it.uid in self._reserved and not it.node_name]
-
-    def _nodes_of(self, pod: Pod) -> frozenset[str]:
-        return self._reserved[pod.uid][1]
+    def _waiting(self, uids: Iterable[str]) -> list[Pod]:
+        """Return those of the pods with a reserved place that have no node yet, each nominated to its planned node."""
+        reserved = [self._reserved[uid][0] for uid in uids]
+        known = [(planned, self._cluster.pod(*planned.key)) for planned in reserved]
+        return [planned for planned, pod in known if pod is not None and pod.uid == planned.uid and not pod.node_name]
 
     def is_ours(self, pod: Pod) -> bool:
         """Return true if the pod's current nomination is by the sampling guard."""
@@ -79,9 +77,10 @@ class CountedNominations:
         there.
         """
         nominated = [pod for pod in self._cluster.nominated(node_name) if not self.is_ours(pod)]
-        if self._reserved:
+        here = [uid for uid, (_, names) in self._reserved.items() if node_name in names]
+        if here:
             known = {pod.uid for pod in nominated}
-            nominated += [pod for pod in self._waiting() if pod.uid not in known and node_name in self._nodes_of(pod)]
+            nominated += [pod for pod in self._waiting(here) if pod.uid not in known]
         return nominated
 
     @property
@@ -91,7 +90,7 @@ class CountedNominations:
         if not every and not self._reserved:
             return ()
         nominated = {name for name in every if not all(map(self.is_ours, self._cluster.nominated(name)))}
-        return nominated.union(*map(self._nodes_of, self._waiting()))
+        return nominated.union(*(self._reserved[pod.uid][1] for pod in self._waiting(self._reserved)))
 
     @property
     def generation(self) -> int:
