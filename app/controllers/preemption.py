@@ -249,7 +249,8 @@ class PreemptionController:
             evicted: list[Pod] = []
             until = self._clock() + PLAN_SECONDS
             try:
-                result = await self._steps.evict(case.pod, choice, evicted, until)
+                with self.preemptors.evictions(uid):
+                    result = await self._steps.evict(case.pod, choice, evicted, until)
             except BaseException:
                 self.preemptors.end_plan(uid)
                 raise

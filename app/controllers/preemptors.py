@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from app.controllers.nominations import CountedNominations
@@ -31,10 +32,23 @@ class Preemptors:
         self._clock = clock
         self._cases: dict[str, Preemptor] = {}
         self._plans: dict[str, str] = {}
+        self._evicting: set[str] = set()
         self.runs = False
 
     def planned(self, uid: str) -> str:
         return self._plans.get(uid, "")
+
+    def is_evicting(self, uid: str) -> bool:
+        return uid in self._evicting
+
+    @contextmanager
+    def evictions(self, uid: str) -> Iterator[None]:
+        """Reject the pod on every node within this context, so that no eviction follows its bind."""
+        self._evicting.add(uid)
+        try:
+            yield
+        finally:
+            self._evicting.discard(uid)
 
     def begin_plan(self, pod: Pod, node: str) -> None:
         self._plans[pod.uid] = node

@@ -15,6 +15,12 @@ class PreemptionTracker(Protocol):
         """Return the node on which pods are evicted for the pod with this UID; empty without a plan."""
         ...
 
+    def is_evicting(self, uid: str) -> bool:
+        """Return true while Homeport sends the evictions of the plan for the pod with this UID. After them, or without
+        a plan, return false.
+        """
+        ...
+
     def refused(self, pod: Pod, names: Callable[[], Iterable[str]]) -> None:
         """Process an answer to filter in which every node is rejected, at least one by topology spread. ``names``
         returns the requested nodes.

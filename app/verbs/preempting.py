@@ -35,6 +35,9 @@ evicts pods only for topology spread.
 _WAITS: Final = unresolvable("node(s) were not the one on which pods are evicted for this pod")
 """Status of a node that would pass, while there is a plan for another node."""
 
+_EVICTING: Final = unresolvable("node(s) had pods that are being evicted for this pod")
+"""Status of the planned node if it would pass before the last eviction was sent."""
+
 
 class PreemptingFilterVerb(FilterVerb):
     """The filter verb. It reports refusals to the ``tracker``."""
@@ -71,16 +74,19 @@ class PreemptingFilterVerb(FilterVerb):
         return Answer(_with_failed(body, planned, whole=names is None), "no_fit") if planned else answer
 
     def _evaluate(self, framework: Framework, form: AnswerForm, pod: Pod, *request: Any) -> FilterVerdict:
-        """Evaluate nodes as ``FilterVerb`` does. While there is a plan for the pod, only its node passes.
+        """Evaluate nodes as ``FilterVerb`` does. While there is a plan for the pod, only its node passes, and only
+        after the last eviction was sent.
 
-        Otherwise the pod could be bound to another node after some of the evictions, which would then be in vain.
+        Otherwise an eviction could follow the bind, or the pod could be bound to another node after some evictions.
         """
         verdict = super()._evaluate(framework, form, pod, *request)
         planned = self._tracker.planned(pod.uid) if framework.preempts else ""
-        if planned not in verdict.names or set(verdict.passed) <= {planned}:
+        is_evicting = bool(planned) and self._tracker.is_evicting(pod.uid)
+        if not is_evicting and (planned not in verdict.names or set(verdict.passed) <= {planned}):
             return verdict
-        passed = [planned] if planned in verdict.passed else []
-        rejected = {name: verdict.rejected.get(name, _WAITS) for name in verdict.names if name not in passed}
+        passed = [planned] if planned in verdict.passed and not is_evicting else []
+        statuses = {planned: _EVICTING, **verdict.rejected}
+        rejected = {name: statuses.get(name, _WAITS) for name in verdict.names if name not in passed}
         return FilterVerdict(verdict.names, passed, rejected, verdict.raw, lasts=False)
 
 

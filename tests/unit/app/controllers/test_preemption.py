@@ -56,6 +56,7 @@ class World:
         self.judges = Judges(*nodes, *low, high, profile=PROFILE)
         self.cluster = self.judges.cluster
         self.writes: list[str] = []
+        self.rejected_at_writes: set[bool] = set()
         self.refuses: set[str] = set()
         self.problem = ""
         self.is_sample = False
@@ -110,6 +111,7 @@ class World:
     async def evict(self, victim: Pod, *, dry_run: bool = False) -> Eviction:
         write = f"{'try' if dry_run else 'evict'} {victim.name}"
         self.writes.append(write)
+        self.rejected_at_writes.add(self.controller.preemptors.is_evicting(self.high.uid))
         if write in self.refuses:
             return Eviction("refused", "a budget")
         if not dry_run:
@@ -139,12 +141,14 @@ async def test_the_steps_of_a_plan() -> None:
         world.refuse()
         await asyncio.sleep(0.05)
         planned = world.controller.preemptors.planned(world.high.uid)
+        can_pass = not world.controller.preemptors.is_evicting(world.high.uid)
         world.bind("a1")
         await asyncio.sleep(0.2)
 
     assert ["catch up", "try one-a1", "nominate a1", "evict one-a1"] == world.writes
     assert ("a1", "", {"bound": 1}) == (planned, world.controller.preemptors.planned(world.high.uid), world.results())
     assert ["Preempted", "Preempting"] == world.events.reasons
+    assert ({True}, True) == (world.rejected_at_writes, can_pass)
 
 
 @virtual_time

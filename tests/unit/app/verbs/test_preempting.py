@@ -29,12 +29,16 @@ HIGH: Final = pod_object("high", labels=WEB, priority=10, spread=[constraint(app
 class Tracker:
     """Has a plan for every pod on the node ``plan``, and keeps what it hears."""
 
-    def __init__(self, plan: str = "") -> None:
+    def __init__(self, plan: str = "", evicting: bool = False) -> None:
         self.plan = plan
+        self.evicting = evicting
         self.heard: list[Any] = []
 
     def planned(self, uid: str) -> str:
         return self.plan
+
+    def is_evicting(self, uid: str) -> bool:
+        return self.evicting
 
     def refused(self, pod: Pod, names: Callable[[], Iterable[str]]) -> None:
         self.heard.append(("refused", *names()))
@@ -132,6 +136,20 @@ async def test_no_other_node_passes_while_a_plan_is_in_hand() -> None:
     answer = await filtered(filter_verb(world(full=False), Tracker("a1")), request(HIGH, ["a1", "a2"]))
 
     assert ["a2"] == list(answer["FailedAndUnresolvableNodes"])
+
+
+@pytest.mark.parametrize(("names", "failed"), [(NODES, ["a1"]), (("a2",), [])])
+async def test_no_node_passes_until_the_last_eviction_was_sent(names: tuple[str, ...], failed: list[str]) -> None:
+    """Otherwise a pod that leaves by itself lets the pod in, and an eviction follows the bind."""
+    tracker = Tracker("a1", evicting=True)
+
+    answer = await filtered(filter_verb(world(full=False), tracker), request(HIGH, names))
+
+    assert (failed, ["a2"], []) == (
+        list(answer["FailedNodes"]),
+        list(answer["FailedAndUnresolvableNodes"]),
+        tracker.heard,
+    )
 
 
 async def test_other_profiles_are_not_reported() -> None:
