@@ -106,7 +106,7 @@ class SpreadChanges:
 
     def _count_pods(self, pod: Pod, key: str, selector: Selector, counted: dict[str, list[Pod]]) -> Iterator[None]:
         """Add the pods that a constraint counts to ``counted``, by domain, newest first."""
-        for number, other in enumerate(tuple(islice(self._cluster.pods_in(pod.namespace), _MOST_PODS + 1))):
+        for number, other in enumerate(self._cluster.pods_in(pod.namespace)[: _MOST_PODS + 1]):
             if number == _MOST_PODS:
                 self.untried = True
                 break

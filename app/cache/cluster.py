@@ -7,7 +7,7 @@ consistent state. The snapshot does not depend on the order of events: it equals
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
@@ -127,11 +127,11 @@ class Cluster:
     def pods(self) -> Iterator[Pod]:
         """Yield all pods, without overlay. Pods can change between two yields."""
         for namespace in tuple(self._pods):
-            yield from tuple(self._pods.get(namespace, {}).values())
+            yield from self.pods_in(namespace)
 
-    def pods_in(self, namespace: str) -> Iterator[Pod]:
-        """Yield the pods of a namespace, without overlay. Pods can change between two yields."""
-        yield from tuple(self._pods.get(namespace, {}).values())
+    def pods_in(self, namespace: str) -> Sequence[Pod]:
+        """Return the present pods of a namespace, without overlay."""
+        return tuple(self._pods.get(namespace, {}).values())
 
     @property
     def generation(self) -> int:

@@ -7,11 +7,10 @@ pods cannot make one of its filters reject them.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from functools import partial
-from math import inf
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
@@ -26,13 +25,20 @@ from app.runtime.post_filters import answer_in_steps
 from app.verbs.stepwise import decide_prepared, run_stepwise
 
 SEARCH_SECONDS: Final = 0.02
-"""Maximum seconds of dry runs in one search. Dry runs on all of 5,000 nodes can take ten times as long."""
+"""Maximum seconds of processor time of one search, apart from counts that are computed first. Dry runs on all of 5,000
+nodes can take ten times as long.
+"""
 
-_AT_ONCE: Final = 128
+_SCAN_SECONDS: Final = 0.004
+"""Seconds after which the scan for pods of lower priority ends, if it has found a node to try."""
+
+_AT_ONCE: Final = 32
 """Number of nodes between two checks of the time."""
 
 _STEP: Final = 2048
 """Number of pods that one step examines, which takes less than a millisecond."""
+
+_T = TypeVar("_T")
 
 
 class FoundVictims(Struct, frozen=True):
@@ -60,18 +66,14 @@ async def find_victims(
 ) -> FoundVictims:
     """Find the best node of ``names`` and the victims on it, in steps of some milliseconds.
 
-    The search begins at a random node, and ends after ``SEARCH_SECONDS``. Return ``NONE`` if a node passes without an
+    The search begins at a random pod and ends after ``SEARCH_SECONDS``. Return ``NONE`` if a node passes without an
     eviction. ``stays``: returns why a pod must not be evicted, or an empty string. ``excluded``: nodes that are no
     candidates. Raises ``PluginError``.
     """
-    with_lower: set[str] = set()
-    await run_stepwise(_nodes_of_lower(cluster, pod, with_lower))
-    wanted = with_lower.intersection(names).difference(excluded)
-    if not wanted:
-        return NONE
-    rejected = await decide_prepared(partial(_rejections, cluster, framework, pod, names))
     search = _Search(cluster, framework, pod, stays)
-    await run_stepwise(search.steps({name: status for name, status in rejected.items() if name in wanted}))
+    rejected = await decide_prepared(partial(search.rejections, names))
+    candidates = {name: status for name, status in rejected.items() if name not in excluded}
+    await run_stepwise(search.steps(candidates))
     return search.best()
 
 
@@ -79,17 +81,25 @@ async def victims_on(
     cluster: Cluster, framework: Framework, pod: Pod, node: str, names: Collection[str], stays: Callable[[Pod], str]
 ) -> FoundVictims:
     """Find the victims on ``node``, or ``NONE`` if a node of ``names`` passes. Raises ``PluginError``."""
-    rejected = await decide_prepared(partial(_rejections, cluster, framework, pod, names))
     search = _Search(cluster, framework, pod, stays)
-    await run_stepwise(search.steps({node: rejected[node]} if node in rejected else {}))
+    rejected = await decide_prepared(partial(search.rejections, names))
+    await run_stepwise(search.dry_runs({node: rejected[node]} if node in rejected else {}))
     return search.best()
 
 
 async def has_lower(cluster: Cluster, pod: Pod) -> bool:
     """Return true if a pod of lower priority runs in the pod's namespace."""
-    names: set[str] = set()
-    await run_stepwise(_nodes_of_lower(cluster, pod, names, most=1))
-    return bool(names)
+    lower: list[Pod] = []
+
+    def steps() -> Iterator[None]:
+        for pods in _lower(cluster, pod):
+            lower.extend(pods)
+            if lower:
+                return
+            yield
+
+    await run_stepwise(steps())
+    return bool(lower)
 
 
 def passes(cluster: Cluster, framework: Framework, pod: Pod, name: str) -> bool:
@@ -97,15 +107,17 @@ def passes(cluster: Cluster, framework: Framework, pod: Pod, name: str) -> bool:
     return name in cluster.nodes and not _rejections(cluster, framework, pod, (name,))
 
 
-def _nodes_of_lower(cluster: Cluster, pod: Pod, names: set[str], most: float = inf) -> Iterator[None]:
-    """Add the nodes that have pods of lower priority in the pod's namespace, at most ``most``, in steps."""
-    for number, other in enumerate(cluster.pods_in(pod.namespace)):
-        if other.node_name and other.spec.priority < pod.spec.priority:
-            names.add(other.node_name)
-            if len(names) >= most:
-                return
-        if not number % _STEP:
-            yield
+def _lower(cluster: Cluster, pod: Pod) -> Iterator[list[Pod]]:
+    """Yield the running pods of lower priority in the pod's namespace. Each list is about ``_STEP`` further pods."""
+    pods = cluster.pods_in(pod.namespace)
+    for first in _rotated([*range(0, len(pods), _STEP)]):
+        yield [it for it in pods[first : first + _STEP] if it.node_name and it.spec.priority < pod.spec.priority]
+
+
+def _rotated(items: list[_T]) -> list[_T]:
+    """Return the items in their order, from a random one on."""
+    start = random.randrange(max(1, len(items)))  # noqa: S311  # not for a secret
+    return items[start:] + items[:start]
 
 
 def _rejections(cluster: Cluster, framework: Framework, pod: Pod, names: Collection[str]) -> dict[str, Status]:
@@ -129,16 +141,39 @@ class _Search:
         self._seconds = 0.0
         self._is_complete = True
 
+    def rejections(self, names: Collection[str]) -> dict[str, Status]:
+        """Return the rejections of nodes; empty if one of them passes. Raises ``PluginError`` or ``Unprepared``."""
+        began = monotonic()
+        rejected = _rejections(self._cluster, self._framework, self._pod, names)
+        self._seconds += monotonic() - began
+        return rejected
+
     def steps(self, rejected: Mapping[str, Status]) -> Iterator[None]:
-        """Search group by group until the time is over. Raises ``PluginError``."""
-        names = [*rejected]
-        start = random.randrange(max(1, len(names)))  # noqa: S311  # not for a secret
-        names = [*names[start:], *names[:start]]
+        """Search on the rejected nodes with pods of lower priority. Raises ``PluginError``."""
+        yield from self.dry_runs((yield from self._timed(self._with_lower(rejected))))
+
+    def _with_lower(self, rejected: Mapping[str, Status]) -> Generator[None, None, dict[str, Status]]:
+        """Return the nodes that have pods of lower priority. After ``_SCAN_SECONDS``, some can be missing."""
+        names: dict[str, Status] = {}
+        until = self._seconds + _SCAN_SECONDS
+        for pods in _lower(self._cluster, self._pod) if rejected else ():
+            names.update((it.node_name, rejected[it.node_name]) for it in pods if it.node_name in rejected)
+            yield
+            if names and self._seconds > until:
+                self._is_complete = False
+                break
+        return names
+
+    def dry_runs(self, rejected: Mapping[str, Status]) -> Iterator[None]:
+        """Search on these nodes, group by group, until the time is over. Raises ``PluginError``."""
+        names, longest = _rotated([*rejected]), 0.0
         for first in range(0, len(names), _AT_ONCE):
-            if self._seconds > SEARCH_SECONDS:
+            before = self._seconds
+            if first and before + longest > SEARCH_SECONDS:
                 self._is_complete = False
                 return
-            yield from self._timed({name: rejected[name] for name in names[first : first + _AT_ONCE]})
+            yield from self._timed(self._group({name: rejected[name] for name in names[first : first + _AT_ONCE]}))
+            longest = max(longest, self._seconds - before)
 
     def best(self) -> FoundVictims:
         """Return the best node and its victims. Raises ``PluginError``."""
@@ -147,23 +182,26 @@ class _Search:
         node = self._framework.post_filters.pick(self._victims)[0]
         return FoundVictims(node, self._victims[node].pods, self._is_complete)
 
-    def _timed(self, rejected: Mapping[str, Status]) -> Iterator[None]:
-        """Search a group of nodes, and add the time of the steps to ``_seconds``."""
-        steps = answer_in_steps(
+    def _group(self, rejected: Mapping[str, Status]) -> Generator[None, None, None]:
+        answer = yield from answer_in_steps(
             self._framework.filters,
             lambda: self._cluster.without(self._pod.uid, self._pod.key),
             self._pod,
             lambda state: self._framework.post_filters.for_spread(state, self._pod, rejected, self._stays),
         )
+        result = None if answer is None else answer[0]
+        if result is not None and result.victims is not None and result.victims.pods:
+            self._victims[result.nominated_node_name] = result.victims
+
+    def _timed(self, steps: Generator[None, None, _T]) -> Generator[None, None, _T]:
+        """Run the steps, and add their time to ``_seconds``."""
         while True:
             began = monotonic()
             try:
                 next(steps)
             except StopIteration as end:
+                result: _T = end.value
+                return result
+            finally:
                 self._seconds += monotonic() - began
-                result = None if end.value is None else end.value[0]
-                if result is not None and result.victims is not None and result.victims.pods:
-                    self._victims[result.nominated_node_name] = result.victims
-                return
-            self._seconds += monotonic() - began
             yield

@@ -228,6 +228,6 @@ def _offered(cluster: Cluster, namespace: str, name: str) -> str:
     others = [it for it in cluster.namespaces() if cluster.pod(it, name) is not None]
     if others:
         return f", but in {', '.join(sorted(others)[:_MOST_NAMESPACES])}"
-    if any(True for _ in cluster.pods_in(namespace)):
+    if cluster.pods_in(namespace):
         return similar(printable(name), (it.name for it in cluster.pods_in(namespace)))
     return f", which has no pods{similar(printable(namespace), cluster.namespaces(), 'namespace')}"

@@ -38,7 +38,7 @@ ELSEWHERE: Final = {
         "app/wire/pending_v1.py",
     ],
     "tests/unit/app/controllers/test_preemption.py": [
-        *(f"app/controllers/{name}.py" for name in ("preemption_steps", "preemptor", "preemptors", "victim_search")),
+        *(f"app/controllers/{name}.py" for name in ("preemption_steps", "preemptor", "preemptors")),
         "app/memory/preemption_tracker.py",
     ],
     "tests/api/test_rebalance.py": ["app/homes/evictable.py"],
