@@ -52,6 +52,17 @@ PARTS: Final[Mapping[str, Part]] = {
         short=("--rounds=1", "--label=short", "--part=0.5"),
         tried=("--rounds=1", "--matching=zone-hard/1000-nodes", "--scale=0.02"),
     ),
+    "matrix": Part(
+        "matrix",
+        full=("--store=matrix.json",),
+        short=("--store=matrix.json", "--cells=1000x0,1000x30"),
+        tried=("--cells=20x2", "--measured=40", "--workloads=zone-hard"),
+    ),
+    "single pods": Part(
+        "single_pods",
+        short=("--rounds=1", "--seconds=30"),
+        tried=("--nodes=20", "--fill=2", "--seconds=3", "--rounds=1"),
+    ),
     "fewer": Part(
         "scheduling",
         full=("--rounds=3", "--matching=1000-nodes", _FEWER),

@@ -41,8 +41,8 @@ ZONES: Final = ("zone-a", "zone-b", "zone-c", "zone-d")
 """As many as divide the numbers of nodes, so that existing pods break no constraint."""
 
 MEASURED: Final = {"bench": "measured"}
-_SELECTOR: Final = "bench=measured"
-_APISERVER: Final = ("--delete-collection-workers=8",)
+SELECTOR: Final = "bench=measured"
+APISERVER_FLAGS: Final = ("--delete-collection-workers=8",)
 _IN_TREE: Final = "in-tree"
 _HOMEPORT: Final = "homeport"
 
@@ -83,10 +83,10 @@ def zone_of(node: str) -> str:
     return ZONES[int(node.rpartition("-")[2]) % len(ZONES)]
 
 
-def nodes(count: int) -> Iterator[dict[str, Any]]:
-    """Nodes as scheduler_perf has them."""
+def nodes(count: int, cpu: str) -> Iterator[dict[str, Any]]:
+    """Yield nodes like those of scheduler_perf, with this number of CPUs."""
     for name in map(node_name, range(count)):
-        yield objects.node(name, zone=zone_of(name), cpu="4", memory="32Gi")
+        yield objects.node(name, zone=zone_of(name), cpu=cpu, memory="32Gi")
 
 
 def existing(count: int, among: int) -> Iterator[dict[str, Any]]:
@@ -110,14 +110,14 @@ _REQUESTS: Final = {"cpu": "100m", "memory": "100Mi"}
 class Bench:
     """One cluster and the cases that are measured in it."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, nodes_there: int, pods_there: int) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, nodes_there: int, pods_there: int, *, cpu: str = "4") -> None:
         self._plane = plane
         self._folder = folder
         self._nodes = nodes_there
         self._existing = Counter(node_name(number % nodes_there) for number in range(pods_there))
         self._population = Population(plane)
         began = time.monotonic()
-        self._population.create(NODES, nodes(nodes_there))
+        self._population.create(NODES, nodes(nodes_there, cpu))
         self._population.create(PODS, existing(pods_there, nodes_there))
         report.say(f"{nodes_there} nodes and {pods_there} pods made in {time.monotonic() - began:.0f} s")
 
@@ -128,13 +128,13 @@ class Bench:
         try:
             return self._timed(case, system)
         finally:
-            self._population.delete(PODS, _SELECTOR)
+            self._population.delete(PODS, SELECTOR)
 
     def _timed(self, case: Case, system: str) -> Run:
         size = case.size
         marks = Marks()
         warm = max(1, size.measured // 10)
-        watch = BoundWatch(self._population, _SELECTOR, {warm: marks.take, size.measured: marks.take})
+        watch = BoundWatch(self._population, SELECTOR, {warm: marks.take, size.measured: marks.take})
         try:
             with SYSTEMS[system](self._plane, self._folder, size.percentage_of_nodes_to_score) as running:
                 marks.watch(running, lambda: len(watch.seen))
@@ -143,7 +143,7 @@ class Bench:
                 attempts = _attempts(running.scheduler)
         finally:
             watch.close()
-        placed = self._population.nodes_of(PODS, _SELECTOR)
+        placed = self._population.nodes_of(PODS, SELECTOR)
         counted = list(watch.seen.values())[warm - 1 : bound]
         even = self._evenness(case.workload.constraints, [node for node in placed.values() if node])
         return Run(
@@ -297,7 +297,7 @@ def measure(cases: Sequence[Case], systems: Sequence[str], rounds: int, probe: P
     """All cases, those that share a cluster in one."""
     found = []
     for (nodes_there, pods_there), group in groupby(cases, Case.environment):
-        with ControlPlane(apiserver_flags=_APISERVER) as plane, tempfile.TemporaryDirectory() as folder:
+        with ControlPlane(apiserver_flags=APISERVER_FLAGS) as plane, tempfile.TemporaryDirectory() as folder:
             bench = Bench(plane, Path(folder), nodes_there, pods_there)
             found += [measure_case(bench, case, systems, rounds, probe) for case in group]
     return found

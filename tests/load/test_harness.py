@@ -7,10 +7,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from xml.etree import ElementTree
 
 import pytest
 
-from tests.load.scheduling import Evenness, broken, evenness
+from tests.load.matrix import Asked, Cell, Store, StoredRun, break_even, lines, results
+from tests.load.matrix_plot import draw
+from tests.load.scheduling import Evenness, Run, broken, evenness
 from tests.load.workload import load
 from tests.served import served
 
@@ -25,6 +28,44 @@ def test_hard_constraints_are_broken_beyond_their_skew() -> None:
     assert Evenness(4, 0.4) == evenness({"a": 5, "b": 2, "c": 1}, placed=5)
     assert [f"{hard.topology_key}: skew 6 over 5"] == broken((hard, soft), even)
     assert [] == broken((hard, soft), {**even, hard.topology_key: Evenness(5, 0.0)})
+
+
+def stored(rate: float) -> StoredRun:
+    return StoredRun(Run(rate, rate, 0, {}, {"etcd": 1.0}, ()), {}, {})
+
+
+def test_the_matrix_makes_only_the_runs_that_its_file_lacks(tmp_path: Path) -> None:
+    path, workload = str(tmp_path / "runs.json"), load("scheduling")[0]
+    cell, asked = Cell(1_000, 30), Asked([Cell(1_000, 30)], [workload], ("in-tree", "homeport"), None, 0)
+    store = Store(path)
+    for system, rate in (("in-tree", 50), ("in-tree", 40), ("homeport", 100)):
+        store.of(cell, workload.name, system).append(stored(rate))
+    store.write()
+    again = Store(path)
+
+    assert ["homeport", "in-tree", "homeport"] == [system for _, system in asked.missing(cell, again)]
+    assert [(45, None), (100, 2.0)] == [(it.pods_per_second, it.ratio) for it in results(again)]
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [({0: 0.5, 10: 1.5}, "5"), ({0: 1.2}, "0"), ({10: 1.2, 30: 2}, "< 10"), ({0: 0.5, 30: 0.9}, "> 30")],
+)
+def test_the_fill_at_which_both_are_equally_fast(points: dict[int, float], expected: str) -> None:
+    assert expected == break_even(points)
+
+
+def test_the_plot_has_a_panel_for_each_size_and_a_line_for_each_system() -> None:
+    store = Store("")
+    for cell in (Cell(100, 0), Cell(100, 30), Cell(1_000, 0)):
+        for system, rate in (("in-tree", 50), ("homeport", 40 + 10 * cell.fill), ("pick", 100)):
+            store.of(cell, "zone<hard", system).append(stored(rate))
+
+    root = ElementTree.fromstring(draw(lines(results(store))))
+
+    texts = [it.text for it in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"100 nodes", "1,000 nodes", "zone<hard", "delegated", "complete with pick", "30"} <= set(texts)
+    assert 4 == len([*root.iter("{http://www.w3.org/2000/svg}polyline")])
 
 
 @pytest.fixture(scope="module")
