@@ -10,6 +10,7 @@ from typing import Final
 from app.cache.cluster import Cluster
 from app.kube.core_v1 import Pod
 from app.kube.memo import Newest
+from app.kube.meta_v1 import ObjectKey
 
 _MOST: Final = 4096
 """Maximum number of remembered nominations by the guard. Older ones are treated like nominations by schedulers."""
@@ -28,7 +29,7 @@ class CountedNominations:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._nodes = Newest[str, str](_MOST)
-        self._reserved: dict[str, tuple[Pod, frozenset[str]]] = {}
+        self._reserved: dict[str, tuple[ObjectKey, str, frozenset[str]]] = {}
 
     def on(self, cluster: Cluster) -> CountedNominations:
         """Return the nominations in another snapshot of the same cluster, with the same record of the guard's
@@ -56,17 +57,24 @@ class CountedNominations:
         keys = {it.topology_key for it in pod.spec.spread if it.is_hard and it.topology_key in labels}
         nodes = self._cluster.nodes.items() if labels else ()
         names = {name for name, it in nodes if any(it.node.labels.get(key) == labels[key] for key in keys)}
-        self._reserved[pod.uid] = (pod.nominated(node_name), frozenset((node_name, *names)))
+        self._reserved[pod.uid] = (pod.key, node_name, frozenset((node_name, *names)))
 
     def release(self, uid: str) -> None:
         """End the reservation for the pod with this UID, if there is one."""
         self._reserved.pop(uid, None)
 
     def _waiting(self, uids: Iterable[str]) -> list[Pod]:
-        """Return those of the pods with a reserved place that have no node yet, each nominated to its planned node."""
-        reserved = [self._reserved[uid][0] for uid in uids]
-        known = [(planned, self._cluster.pod(*planned.key)) for planned in reserved]
-        return [planned for planned, pod in known if pod is not None and pod.uid == planned.uid and not pod.node_name]
+        """Return those of the pods with a reserved place that have no node yet, each nominated to its planned node.
+
+        These are this snapshot's pods, because another snapshot can have decoded fewer of their fields.
+        """
+        reserved = [(uid, *self._reserved[uid]) for uid in uids]
+        known = [(uid, node, self._cluster.pod(*key)) for uid, key, node, _ in reserved]
+        return [
+            pod if pod.nominated_node_name == node else pod.nominated(node)
+            for uid, node, pod in known
+            if pod is not None and pod.uid == uid and not pod.node_name
+        ]
 
     def is_ours(self, pod: Pod) -> bool:
         """Return true if the pod's current nomination is by the sampling guard."""
@@ -77,7 +85,7 @@ class CountedNominations:
         there.
         """
         nominated = [pod for pod in self._cluster.nominated(node_name) if not self.is_ours(pod)]
-        here = [uid for uid, (_, names) in self._reserved.items() if node_name in names]
+        here = [uid for uid, (*_, names) in self._reserved.items() if node_name in names]
         if here:
             known = {pod.uid for pod in nominated}
             nominated += [pod for pod in self._waiting(here) if pod.uid not in known]
@@ -90,7 +98,7 @@ class CountedNominations:
         if not every and not self._reserved:
             return ()
         nominated = {name for name in every if not all(map(self.is_ours, self._cluster.nominated(name)))}
-        return nominated.union(*(self._reserved[pod.uid][1] for pod in self._waiting(self._reserved)))
+        return nominated.union(*(self._reserved[pod.uid][2] for pod in self._waiting(self._reserved)))
 
     @property
     def generation(self) -> int:

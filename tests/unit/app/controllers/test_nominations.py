@@ -59,6 +59,18 @@ def test_ours_are_known_in_another_snapshot_too() -> None:
     assert ["theirs"] == [pod.name for pod in explaining.nominated("b1")]
 
 
+def test_a_reserved_place_in_another_snapshot_counts_with_the_pod_of_that_snapshot() -> None:
+    """The explain snapshot has fields that the snapshot of the verbs does not decode."""
+    there = Cluster()
+    there.upsert_pod(make_pod("web", labels={"seen": "by explain"}))
+    found = nominations(pod := make_pod("web"))
+    found.reserve(pod, "a1")
+
+    (counted,) = found.on(there).nominated("a1")
+
+    assert ({"seen": "by explain"}, "a1") == (counted.labels, counted.nominated_node_name)
+
+
 def test_a_reserved_place_counts_on_all_nodes_of_its_domain_until_the_pod_has_a_node() -> None:
     cluster = Cluster()
     for name, zone in (("a1", "a"), ("a2", "a"), ("b1", "b")):
