@@ -192,8 +192,9 @@ class KubeClient:
         subresource: str = "",
         metadata_only: bool = False,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
+        before: PreSendCheck = allow_write,
     ) -> bytes:
-        """Patch an object and return its new version.
+        """Patch an object and return its new version. ``before``: see ``post``.
 
         Raises ``ApiError`` (409) if ``body`` contains an outdated ``resourceVersion``.
         """
@@ -206,7 +207,7 @@ class KubeClient:
             subresource=subresource,
             metadata_only=metadata_only,
         )
-        return await self._transport.write(request, timeout)
+        return await self._transport.write(request, timeout, before)
 
     async def put(
         self,

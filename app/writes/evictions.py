@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -145,11 +146,10 @@ class Evictor:
         """Write the nomination and the annotation, if the pod is unchanged. Return why that failed, or ""."""
         metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": {PREEMPTING: mark}}
         body = {"metadata": metadata, "status": {"nominatedNodeName": node_name}}
-        if problem := self._may_write():
-            return problem
+        patch = partial(self._client.patch, subresource="status", timeout=self._seconds, before=self._check)
         try:
-            await self._client.patch(PODS, pod.namespace, pod.name, body, subresource="status", timeout=self._seconds)
-        except (ApiError, ApiUnavailable) as refused:
+            await patch(PODS, pod.namespace, pod.name, body)
+        except (ApiError, ApiUnavailable, NotAllowed) as refused:
             return str(refused)
         except UnknownOutcome as unclear:
             await asyncio.sleep(self._seconds)  # until then, the request can still take effect
