@@ -1,4 +1,7 @@
-"""Factories that create parts of the service from the settings: the feed, permissions, certificates and tracing."""
+"""Factories that create parts of the service from the settings.
+
+These parts are the feeds, the snapshots, the frameworks of explain, permissions, certificates and tracing.
+"""
 
 from __future__ import annotations
 
@@ -146,11 +149,11 @@ def explain_snapshot(
 
 
 def _saved_at(settings: Settings) -> float | None:
-    """Return the time at which the saved cluster was written; ``None`` without a file."""
+    """Return the time in seconds since 1970 at which the saved cluster was written; ``None`` without a file."""
     try:
         return None if settings.cluster is None else Path(settings.cluster).stat().st_mtime
     except OSError:
-        return None  # a command has listed the cluster
+        return None  # there is no such file, because a command has listed the cluster
 
 
 def frameworks_of_explain(
@@ -160,7 +163,7 @@ def frameworks_of_explain(
     deciding: Mapping[str, Framework],
     spread: SpreadTables,
 ) -> dict[str, Framework]:
-    """Create frameworks whose plugins only answer queries. Their calls are not counted in the metrics."""
+    """Create the frameworks of explain. Their plugins cannot write or bind, and metrics do not count their calls."""
     guard = Guard(Metrics())
     waiting = PodsAtPermit(AssumedPods(), lambda: "")
     names = [it.scheduler_name for it in profiles]
