@@ -27,7 +27,7 @@ from app.kube.memo import Newest
 from app.runtime.one_node import OneNodeFilters
 
 LONGEST_SECONDS: Final = 5.0
-"""Time limit for one read of a pod or a node, including the wait for earlier reads."""
+"""Maximum seconds for one read of a pod or a node, including the wait for earlier reads."""
 
 MOST_WAITING: Final = 8
 """Maximum number of reads that run or wait. A further read is skipped, and its verdict is unknown."""
