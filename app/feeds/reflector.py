@@ -73,7 +73,7 @@ _LONGEST_WAIT: Final = 2.0
 """Maximum back-off in seconds between two attempts to list or watch. The first back-off has ``_FIRST_WAIT`` seconds."""
 
 _STEADY_SECONDS: Final = 10.0
-"""Seconds after which a watch that stays open ends the back-off, even without any event."""
+"""Minimum seconds for which a watch must be open to end the back-off without any event."""
 
 _WATCH_SECONDS: Final = 270.0
 _WATCH_SPREAD: Final = 40.0
