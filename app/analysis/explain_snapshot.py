@@ -243,8 +243,8 @@ class ExplainSnapshot:
     def in_flight(self) -> list[Pod]:
         """Return the pods that are on a node only in the snapshot of the decisions, each with that node.
 
-        These pods are binds in flight, and pods that wait at Permit. To judge like the verbs, add these pods with
-        ``cluster.overlay(with_=…)``.
+        They wait at Permit, or their bind is in flight or not visible yet to the separate feed. To judge like the
+        verbs, add these pods with ``cluster.overlay(with_=…)``. Empty without a separate snapshot.
         """
         if not self.is_own:
             return []

@@ -180,7 +180,7 @@ def _judged_at(group: _EqualPods) -> float:
 
 
 def waits_since(pod: Pod) -> str:
-    """Return when kube-scheduler first failed to place the pod, else when it was created. RFC 3339."""
+    """Return the time (RFC 3339) since which kube-scheduler reports the pod as unschedulable, else of its creation."""
     return pod.unschedulable_since or pod.created
 
 

@@ -57,9 +57,9 @@ _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
 class SpreadBlock(Struct, frozen=True):
     """Cause that keeps a pod waiting. ``note``: text of the Event, with numbers.
 
-    ``verdict``: constraints and reasons without numbers. While it stays equal, no further Event is written. ``alone``:
-    topology keys of the constraints without which a node would fit while all others stay hard. It is computed only if
-    the profile has the option ``fallback``, and is empty if a filter gave no verdict.
+    ``verdict``: constraints and reasons, without numbers of pods and nodes. While it is equal, no further Event is
+    written. ``alone``: topology keys of the constraints without which a node would fit while all others stay hard. It
+    is computed only if the profile has the option ``fallback``, and is empty if a filter gave no verdict.
     """
 
     verdict: Hashable

@@ -121,7 +121,10 @@ class InTreeVerdictReader:
         return core.extras <= self._extras
 
     async def _read_alone(self, read: Callable[[UncachedReader], Awaitable[T | None]]) -> T | None:
-        """Return the result of ``read``, after all earlier reads; ``None`` if it fails, or if too many reads wait."""
+        """Return the result of ``read``, after all earlier reads.
+
+        Return ``None`` if it fails, if too many reads wait, or if there is no API server.
+        """
         if self._reader is None or self._waiting >= MOST_WAITING:
             return None
         self._waiting += 1
