@@ -10,6 +10,7 @@
                                                      (read: not bound,   (read: bound there)
                                                       and fenced)
 
+    reserved --proceed (no longer waits at Permit)--> in flight
     in any state: the watch shows the pod bound, or deleted --> (none)
 
 A pod is *fenced* if a write has changed its resourceVersion, so that the API server rejects a late Binding.
