@@ -581,7 +581,7 @@ class HomeportService:
 
     @property
     def snapshot(self) -> Cluster:
-        """Cluster cache of the service, which tests and benchmarks fill themselves."""
+        """Snapshot that decisions read. Tests and benchmarks fill it themselves."""
         return self._cluster
 
     def web(self) -> Web:
@@ -650,7 +650,7 @@ class HomeportService:
         )
 
     def _acting(self) -> Sequence[APIRouter]:
-        """Return the routers of pages that decide or bind, which are served only with the verbs."""
+        """Return the routers for whole scheduling cycles and for pods at Permit, served only with the verbs."""
         most = self._settings.max_body_bytes
         cycle = cycle_router(self._cycle, self._admission, max_body_bytes=most)
         return (cycle, waiting_router(self._waiting, max_body_bytes=most))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def snapshot(settings: Settings, resolved: Sequence[ResolvedProfile]) -> Cluster:
-    """Create the empty snapshot that decisions read. For a saved cluster, explain reads it too."""
+    """Create the empty snapshot that decisions read. For a saved cluster, it also has the fields that explain reads."""
     return Cluster(core_for((*resolved, *(_explained(settings, resolved) if settings.cluster is not None else ()))))
 
 
