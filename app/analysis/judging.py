@@ -37,7 +37,7 @@ MOST_ATTEMPTS: Final = 16
 """Maximum number of attempts for one step, because the counts for one pod can displace each other from the cache."""
 
 RUN_SECONDS: Final = 0.0032
-"""Seconds after which a judgement yields to other tasks. With its last step, it then has run for less than 5 ms."""
+"""Seconds after which a judgement yields to other tasks. With its last step, it has then usually run for under 5 ms."""
 
 _STEP_SECONDS: Final = 0.001
 """Processor time that a step should take, in seconds. The number of nodes is adapted for the next step.
@@ -205,7 +205,7 @@ class Judge:
                 judgement.feasible.append(name)
 
     def _prepare(self, state: CycleState, pod: Pod, judgement: Judgement) -> _Prepared:
-        """Run PreFilter of every plugin, even if one rejects the pod. Raises ``PluginError``."""
+        """Run PreFilter of every plugin, even if one rejects the pod. Raises ``PluginError`` or ``Unprepared``."""
         self._filters.guard.begin_evaluation(pod)
         everywhere: list[Status] = []
         allowed: dict[str, frozenset[str]] = {}

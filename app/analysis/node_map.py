@@ -84,7 +84,10 @@ def _percent(info: NodeInfo, resource: str) -> int | None:
 
 
 def resources_of(info: NodeInfo) -> Mapping[str, tuple[int, int]]:
-    """Return the requested and the allocatable amount of each resource; empty if the snapshot has no requests."""
+    """Return the requested and the allocatable amount of each resource that the node has, except ``pods``.
+
+    Empty if the snapshot has no requests.
+    """
     try:
         requested, allocatable = info.requested, info.allocatable
     except NotDecoded:

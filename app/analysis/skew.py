@@ -199,7 +199,10 @@ class Skews:
             return last
 
     async def _count(self) -> _Counted:
-        """Collect all workloads, and count the pods of those whose estimated skew is above ``maxSkew``."""
+        """Collect all workloads with constraints, and count the pods of those whose skew can be above ``maxSkew``.
+
+        The pods of at most ``MOST_CANDIDATES`` workloads are counted.
+        """
         now, began = self._clock(), thread_time()
         estimate = SkewEstimate(self._cluster, self._context.framework_for)
         await run_stepwise(estimate.collecting())

@@ -20,7 +20,7 @@ from app.kube.extras import NotDecoded
 from app.kube.selectors import EVERYTHING, NOTHING, Selector
 
 SOFT: Final = "ScheduleAnyway"
-"""Sort of the change to a soft constraint."""
+"""``Change.sort`` of the change that makes a constraint soft."""
 
 _MOST_DELETED: Final = 3
 """Maximum number of pods that one change deletes."""
