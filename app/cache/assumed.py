@@ -86,7 +86,7 @@ class AssumedPods:
             self._in_flight[uid] = pod
 
     def accept(self, uid: str) -> None:
-        """Move a pod from in flight to accepted: the API server accepted its Binding, but no watch event shows it."""
+        """Move a pod from in flight to accepted: the API server accepted its Binding; no watch event shows it yet."""
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._accepted[uid] = pod
