@@ -98,7 +98,7 @@ def check_not_empty(arguments: argparse.Namespace, *flags: str) -> None:
 
 
 def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Server, str] | None:
-    """Return the first URL at which a Homeport answers. Add the failures to ``missed``."""
+    """Return the first Homeport that answers, with its URL; ``None`` if none does. Add the failures to ``missed``."""
     for url in urls:
         server = Server(url)
         try:
