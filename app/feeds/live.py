@@ -88,9 +88,9 @@ class _FailedRead(Struct, frozen=True):
 class LiveFeed:
     """Feed from a live cluster. Implements ``feeds.Feed``. The constructor raises ``CredentialsError``.
 
-    ``max_age``: seconds without contact to a kind after which the snapshot must not be used. ``post_seconds``: timeout
-    of the request that binds a pod. ``beside``: true for a second snapshot, which is filled while another one serves
-    decisions.
+    ``max_age``: if the API server has sent nothing about a kind for this many seconds, the snapshot must not be used.
+    ``post_seconds``: timeout of the request that binds a pod. ``beside``: true for a second snapshot, which is filled
+    while another one serves decisions.
     """
 
     def __init__(
