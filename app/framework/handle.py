@@ -138,7 +138,7 @@ def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
 class Fallbacks(Protocol):
     """Hard spread constraints that are soft for single pods (the option ``fallback`` of PodTopologySpread).
 
-    A constraint becomes soft for a pod after it alone has kept the pod from every node for a long time.
+    A constraint becomes soft for a pod after it alone has kept the pod from every node for the time set by ``enable``.
     """
 
     def enable(self, after: float) -> None:
