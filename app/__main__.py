@@ -112,7 +112,7 @@ def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[st
         return FAILED
     else:
         return 0
-    _end_by_sigpipe()  # only here, where nothing refers to a port-forward any more, so that it has ended
+    _end_by_sigpipe()  # called here, where nothing refers to a port-forward any more, so the port-forward has ended
     return FAILED
 
 

@@ -60,8 +60,9 @@ def _explained(settings: Settings, resolved: Iterable[ResolvedProfile]) -> list[
 def saved_feed(
     settings: Settings, cluster: Cluster, resolved: Sequence[ResolvedProfile], load: Loader | None
 ) -> SavedFeed:
-    """Load the saved cluster that the settings name, or call ``load``. Raises ``SavedClusterError``, or what ``load``
-    raises.
+    """Create the feed of a saved cluster. ``load`` fills it; ``None`` loads the file that the settings name.
+
+    Raises ``SavedClusterError``, or what ``load`` raises.
     """
     kinds, optional = kinds_of(resolved), (*kinds_of(_explained(settings, resolved)), PRIORITY_CLASSES)
     if load is not None:
