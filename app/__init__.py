@@ -5,7 +5,7 @@ import-linter, see ``pyproject.toml``)::
 
     __main__ | commands         command line; only ``__main__`` imports both ``app`` and ``plugins``
     main | wiring               create and connect all parts of the service
-    homes                       pages and commands about homes
+    homes                       list of homes, and changes of homes by hand
     server                      HTTP
     controllers | analysis      background tasks | explanations of decisions
     verbs                       filter, prioritize, preempt, bind

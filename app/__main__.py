@@ -63,9 +63,10 @@ _CERTIFICATES: Final = ("tls_cert_file", "tls_private_key_file", "client_ca_file
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code.
 
-    The exit code is 0 after success, and 1 if a pod waits or something was found. It is 2 for invalid arguments,
-    settings, profiles or plugins, and 3 if there is no answer. If standard output is a pipe without a reader, the
-    process ends by SIGPIPE, like other Unix commands.
+    The exit code is 0 after success. It is 1 if a pod waits or would wait, lint has findings, or a constraint stays
+    above ``maxSkew``. It is 2 for invalid arguments, settings, profiles or plugins, 3 if there is no answer, and 130
+    after Ctrl-C during a question. If standard output is a pipe without a reader, the process ends by SIGPIPE, like
+    other Unix commands.
     """
     return _guarded(lambda: _run(parser(), list(sys.argv[1:] if argv is None else argv), nearby=service.SERVERS))
 
@@ -111,7 +112,7 @@ def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[st
         return FAILED
     else:
         return 0
-    _end_by_sigpipe()  # only here, where nothing refers to a port-forward any more, so that it has ended
+    _end_by_sigpipe()  # called here, where nothing refers to a port-forward any more, so the port-forward has ended
     return FAILED
 
 
@@ -277,7 +278,10 @@ def _plugins(_arguments: argparse.Namespace) -> None:
 
 
 def _configured(config: str | None, kubeconfig: str | None) -> tuple[LoadedSettings, tuple[PluginSpec[Any], ...]]:
-    """Load settings and plugins for a command other than ``serve``. Raises ``SettingsError`` for mistakes in them."""
+    """Load settings and plugins for a command other than ``serve``.
+
+    Raises ``SettingsError`` for mistakes in settings or profiles, and ``PluginLoadError`` or ``DuplicatePlugin``.
+    """
     loaded, specs = read_settings(rbac.given(kubeconfig), config=config or os.environ.get(CONFIG)), _specs()
     _raise_for(loaded, _profile_mistakes(loaded, specs))
     return loaded, specs
@@ -309,7 +313,10 @@ _RUNS: Final[Mapping[str, Callable[[argparse.Namespace], None]]] = {
     "dump": _dump,
     "rbac": _rbac,
 }
-"""Function of each command, by the command's name, which ``commands.arguments.parser`` stores as ``run``."""
+"""Function of each command that returns no exit code, by the command's name.
+
+``commands.arguments.parser`` stores this name as ``run``.
+"""
 
 _QUESTIONS: Final[Mapping[str, Question]] = {
     "lint": _lint,

@@ -125,7 +125,7 @@ from app.writes.reranking import Reranking, reranking_plugins
 
 _LOG: Final = structlog.get_logger(__name__)
 _MARGIN: Final = 0.25
-"""Seconds before the caller's time limit by which answers must be sent."""
+"""An answer must be sent at least this many seconds before the caller's time limit."""
 
 END_SECONDS: Final = 19.0
 """Maximum number of seconds from a signal to the end of the process. Kubernetes grants a pod 30 seconds by default."""
@@ -170,9 +170,9 @@ class _Elected(Struct, frozen=True):
 class HomeportService:
     """All parts of the service.
 
-    ``load`` fills the snapshot if ``settings.cluster`` is set; without ``load``, the file of this setting is read. With
-    ``progress``, what-ifs run in this process and call ``progress`` with texts; else in child processes. The
-    constructor raises ``ProfileErrors``, ``SavedClusterError``, ``CredentialsError`` and ``CertificateError``."""
+    If ``settings.cluster`` is set, ``load`` fills the snapshot; without ``load``, that file is read. With ``progress``,
+    what-ifs run here and call ``progress`` with texts; else in child processes. Raises ``ProfileErrors``,
+    ``DuplicatePlugin``, ``SavedClusterError``, ``CredentialsError``, ``CertificateError``, and what ``load`` raises."""
 
     _listeners: Sequence[Listener] = ()
 
@@ -355,7 +355,7 @@ class HomeportService:
     def _is_sample(self, names: int) -> bool:
         """Return true if a filter request with this number of node names can be a sample of the feasible nodes.
 
-        A sample can lack nodes that in-tree filters pass. Return false if the sampling guard is off."""
+        A sample can lack nodes that pass the in-tree filters. Return false if the sampling guard is off."""
         settings = self._settings
         return settings.sampling_guard and settings.smallest_sample <= names < len(self._cluster.nodes)
 
@@ -576,12 +576,12 @@ class HomeportService:
 
     @property
     def metrics(self) -> Metrics:
-        """All metrics of the service. ``counting`` updates those that are computed at each scrape."""
+        """All metrics of the service. ``counting`` updates those that need the whole snapshot."""
         return self._metrics
 
     @property
     def snapshot(self) -> Cluster:
-        """Cluster cache of the service, which tests and benchmarks fill themselves."""
+        """Snapshot that decisions read. Tests and benchmarks fill it themselves."""
         return self._cluster
 
     def web(self) -> Web:
@@ -607,7 +607,7 @@ class HomeportService:
         return web, listeners
 
     def _stalled(self) -> str:
-        """Return the problem of a background task that cannot be restarted; empty if all tasks run."""
+        """Return a message about a background task that fails after every restart; empty if none does."""
         live = self._feed if isinstance(self._feed, LiveFeed) else None
         replica = self._elected.replica if self._elected is not None else None
         parts = (live, replica, self._recorder, self._supervisor, *self._listeners)
@@ -650,7 +650,7 @@ class HomeportService:
         )
 
     def _acting(self) -> Sequence[APIRouter]:
-        """Return the routers of pages that decide or bind, which are served only with the verbs."""
+        """Return the routers for whole scheduling cycles and for pods at Permit, served only with the verbs."""
         most = self._settings.max_body_bytes
         cycle = cycle_router(self._cycle, self._admission, max_body_bytes=most)
         return (cycle, waiting_router(self._waiting, max_body_bytes=most))

@@ -1,4 +1,7 @@
-"""Factories that create parts of the service from the settings: the feed, permissions, certificates and tracing."""
+"""Factories that create parts of the service from the settings.
+
+These parts are the feeds, the snapshots, the frameworks of explain, permissions, certificates and tracing.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def snapshot(settings: Settings, resolved: Sequence[ResolvedProfile]) -> Cluster:
-    """Create the empty snapshot that decisions read. For a saved cluster, explain reads it too."""
+    """Create the empty snapshot that decisions read. For a saved cluster, it also has the fields that explain reads."""
     return Cluster(core_for((*resolved, *(_explained(settings, resolved) if settings.cluster is not None else ()))))
 
 
@@ -57,8 +60,9 @@ def _explained(settings: Settings, resolved: Iterable[ResolvedProfile]) -> list[
 def saved_feed(
     settings: Settings, cluster: Cluster, resolved: Sequence[ResolvedProfile], load: Loader | None
 ) -> SavedFeed:
-    """Load the saved cluster that the settings name, or call ``load``. Raises ``SavedClusterError``, or what ``load``
-    raises.
+    """Create the feed of a saved cluster. ``load`` fills it; ``None`` loads the file that the settings name.
+
+    Raises ``SavedClusterError``, or what ``load`` raises.
     """
     kinds, optional = kinds_of(resolved), (*kinds_of(_explained(settings, resolved)), PRIORITY_CLASSES)
     if load is not None:
@@ -146,11 +150,11 @@ def explain_snapshot(
 
 
 def _saved_at(settings: Settings) -> float | None:
-    """Return the time at which the saved cluster was written; ``None`` without a file."""
+    """Return the time in seconds since 1970 at which the saved cluster was written; ``None`` without a file."""
     try:
         return None if settings.cluster is None else Path(settings.cluster).stat().st_mtime
     except OSError:
-        return None  # a command has listed the cluster
+        return None  # there is no such file, because a command has listed the cluster
 
 
 def frameworks_of_explain(
@@ -160,7 +164,7 @@ def frameworks_of_explain(
     deciding: Mapping[str, Framework],
     spread: SpreadTables,
 ) -> dict[str, Framework]:
-    """Create frameworks whose plugins only answer queries. Their calls are not counted in the metrics."""
+    """Create the frameworks of explain. Their plugins cannot write or bind, and metrics do not count their calls."""
     guard = Guard(Metrics())
     waiting = PodsAtPermit(AssumedPods(), lambda: "")
     names = [it.scheduler_name for it in profiles]

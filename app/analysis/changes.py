@@ -27,7 +27,7 @@ _CORDON: Final = frozenset({"NodeUnschedulable", "TaintToleration"})
 _FIT: Final = frozenset({"NodeResourcesFit", "DynamicResources"})
 _AFFINITY: Final = frozenset({"NodeAffinity"})
 _CROWDED: Final = _FIT | {"NodePorts", "NodeVolumeLimits", "VolumeRestrictions", "InterPodAffinity"}
-"""Plugins that can reject a node because of the pods on it."""
+"""Plugins that can reject a node because of the pods on it, besides PodTopologySpread."""
 
 _MOST_AMOUNTS: Final = 2
 """Maximum number of amounts to try for a smaller request. More than one, because nominated pods can use the largest."""
@@ -91,7 +91,7 @@ class Changes:
     def _tolerate(self, pod: Pod, names: Sequence[str], counted: Sequence[str]) -> Trials:
         """Yield the changes by which the pod tolerates a taint of the nodes ``names``.
 
-        ``counted``: nodes that only spread constraints reject, alone or together with taints.
+        ``counted``: nodes that spread constraints reject, alone or together with cordons and taints, and nothing else.
         """
         tolerance = Tolerance(pod.spec.tolerations)
         tainted: dict[Taint, list[str]] = {}

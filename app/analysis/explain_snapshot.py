@@ -2,8 +2,10 @@
 
 A decision is the answer to a verb, such as filter or bind. The separate snapshot has all fields and kinds that
 kube-scheduler's default filters read. A second feed fills it, after the feed of the decisions is complete. No verb,
-metric or ``/readyz`` reads the separate snapshot. So no decision depends on a kind that only explain reads. If such a
-kind is missing, ``not_judged`` names the filters that need it.
+metric or ``/readyz`` reads the separate snapshot. So a kind that only explain reads cannot prevent a decision. If such
+a kind is missing, ``not_judged`` names the filters that need it.
+
+With the option ``fallback`` of PodTopologySpread, verdicts on this snapshot determine when a constraint becomes soft.
 """
 
 from __future__ import annotations
@@ -91,9 +93,10 @@ class ExplainSnapshot:
     """Snapshot of explain, with a framework for each profile, by the profile's name.
 
     ``resolved``: the profiles with all plugins that explain runs. ``frameworks``: run all filters that explain judges.
-    Their plugins cannot write. ``deciding``: snapshot of the decisions. ``max_age``: seconds without contact to a kind
-    after which its plugins are not judged. ``saved_at``: seconds since 1970 at which a saved cluster was written. A
-    ``cluster`` other than ``deciding`` is filled by ``feed``, which is started and stopped here.
+    Their plugins cannot write. ``deciding``: snapshot of the decisions. ``max_age``: if the API server has sent nothing
+    about a kind for this many seconds, plugins that read the kind are not judged. ``saved_at``: time in seconds since
+    1970 at which a saved cluster was written. A ``cluster`` other than ``deciding`` is filled by ``feed``, which is
+    started and stopped here.
     """
 
     def __init__(
@@ -240,8 +243,8 @@ class ExplainSnapshot:
     def in_flight(self) -> list[Pod]:
         """Return the pods that are on a node only in the snapshot of the decisions, each with that node.
 
-        These pods are binds in flight, and pods that wait at Permit. To judge like the verbs, add these pods with
-        ``cluster.overlay(with_=…)``.
+        They wait at Permit, or their bind is in flight or not visible yet to the separate feed. To judge like the
+        verbs, add these pods with ``cluster.overlay(with_=…)``. Empty without a separate snapshot.
         """
         if not self.is_own:
             return []

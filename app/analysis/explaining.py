@@ -75,8 +75,8 @@ class Explained(Struct, frozen=True):
     kube-scheduler or both. ``gate``: rejection of PreEnqueue, which keeps the pod out of the queue; Success if there is
     none. ``groups``: all nodes that do not fit, the largest group first. ``needs``: requested resources.
     ``impossible``: sentences on demands that the cluster cannot meet, if no node fits. ``not_judged``: why a filter of
-    kube-scheduler's default profile gave no verdict, by plugin. ``incomplete``: true if changes were left out because
-    the time was used up, or because there were too many and none of the first ones helps. ``seconds``: processor time
+    kube-scheduler's default profile gave no verdict, by plugin. ``incomplete``: true if nodes or changes were left out
+    to save time, or if there were too many changes and none of the first ones helps. ``seconds``: processor time
     of the verdict and the search. ``scheduler``: message of kube-scheduler in the pod's status; ``None`` if there is
     none. ``bound``: node of a bound pod. ``home``: the pod's home, if the pod has or gets one. ``home_taints``:
     taints that keep the pod off its home even after an uncordon.

@@ -128,7 +128,7 @@ class Impossibilities:
 
 
 def _counts(constraint: TopologySpreadConstraint, rejecting: Collection[str]) -> bool:
-    """Return True if the constraint counts the domain of a node that the plugins ``rejecting`` reject.
+    """Return True if the constraint counts a node, and so its domain, although the plugins ``rejecting`` reject it.
 
     It depends on the constraint's ``nodeAffinityPolicy`` and ``nodeTaintsPolicy``.
     """

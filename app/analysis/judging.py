@@ -1,8 +1,8 @@
 """Judges a pod on every node with every filter, even if another filter rejects the node.
 
 A decision stops at the first plugin that rejects a node. An explanation shows all rejections, so this module runs each
-filter on all nodes. It works in short steps, and each step reads the snapshot as it is then. No decision depends on the
-result.
+filter on all nodes. It works in short steps, and each step reads the snapshot as it is then. Decisions do not use the
+result, except that with the option ``fallback`` of PodTopologySpread it determines when a constraint becomes soft.
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ MOST_ATTEMPTS: Final = 16
 """Maximum number of attempts for one step, because the counts for one pod can displace each other from the cache."""
 
 RUN_SECONDS: Final = 0.0032
-"""Seconds after which a judgement yields to other tasks. With its last step, it then has run for less than 5 ms."""
+"""Seconds after which a judgement yields to other tasks. With its last step, it has then usually run for under 5 ms."""
 
 _STEP_SECONDS: Final = 0.001
-"""Processor time that a step should take. The next step has up to four times as many nodes, or half as many."""
+"""Processor time that a step should take, in seconds. The number of nodes is adapted for the next step.
+
+It becomes at most four times as large, and shrinks at most to half.
+"""
 
 
 class Judgement(Struct):
@@ -129,7 +132,8 @@ class Judge:
 
         ``without``: other pods that are left out, as if they were deleted. ``nodes``: changed copies of nodes, which
         replace these nodes. A plugin that raises an exception is recorded in ``faults``, and gives no verdict on the
-        remaining nodes.
+        remaining nodes. Raises ``PluginError`` for a fault without a plugin, and ``VerbFailure`` if the counts that the
+        pod needs do not stay cached.
         """
         every = tuple(self._cluster.nodes) if names is None else tuple(names)
         start, size, attempts = 0, _FIRST, 0
@@ -201,7 +205,7 @@ class Judge:
                 judgement.feasible.append(name)
 
     def _prepare(self, state: CycleState, pod: Pod, judgement: Judgement) -> _Prepared:
-        """Run PreFilter of every plugin, even if one rejects the pod. Raises ``PluginError``."""
+        """Run PreFilter of every plugin, even if one rejects the pod. Raises ``PluginError`` or ``Unprepared``."""
         self._filters.guard.begin_evaluation(pod)
         everywhere: list[Status] = []
         allowed: dict[str, frozenset[str]] = {}

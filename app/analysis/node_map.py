@@ -19,7 +19,7 @@ _NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.
 
 
 class NodeCondition(StrEnum):
-    """Why a node accepts no new pods; ``READY`` if it accepts them.
+    """Why a node accepts no new pods, or only those that tolerate its taints (``TAINTED``); else ``READY``.
 
     A node counts as not ready if it has one of the node lifecycle controller's taints ``not-ready`` and
     ``unreachable``.
@@ -70,7 +70,10 @@ def condition_of(node: Node) -> NodeCondition:
 
 
 def _percent(info: NodeInfo, resource: str) -> int | None:
-    """Return the requested share in percent; 100 if the node has none of a requested resource."""
+    """Return the requested share in percent, rounded up; ``None`` if the snapshot has no requests.
+
+    If the node has none of the resource, return 100 if its pods request any, else 0.
+    """
     try:
         available, requested = info.allocatable.get(resource, 0), info.requested.get(resource, 0)
     except NotDecoded:
@@ -81,7 +84,10 @@ def _percent(info: NodeInfo, resource: str) -> int | None:
 
 
 def resources_of(info: NodeInfo) -> Mapping[str, tuple[int, int]]:
-    """Return the requested and the allocatable amount of each resource; empty if the snapshot has no requests."""
+    """Return the requested and the allocatable amount of each resource that the node has, except ``pods``.
+
+    Empty if the snapshot has no requests.
+    """
     try:
         requested, allocatable = info.requested, info.allocatable
     except NotDecoded:

@@ -45,9 +45,9 @@ Inputs = tuple[object, ...]
 class MainReason(Struct, frozen=True):
     """Summary of the verdict on a pod. ``feasible`` and ``total``: numbers of nodes.
 
-    ``plugin``: the one that alone rejects the most nodes. ``reasons``: the reasons that it gives most often.
-    ``opens``: number of nodes that it alone rejects. If no node is rejected, ``plugin`` is empty. If the pod cannot be
-    judged, ``plugin`` is empty and ``reasons`` has the error. ``judged_at``: seconds since 1970. ``not_judged``:
+    ``plugin``: the one that alone rejects the most nodes, see ``main_reason``. ``reasons``: those that it gives on the
+    most nodes. ``opens``: number of nodes that it alone rejects. If no node is rejected, ``plugin`` is empty. If a
+    plugin fails, ``plugin`` is empty and ``reasons`` has the error. ``judged_at``: seconds since 1970. ``not_judged``:
     default filters that were left out.
     """
 
@@ -141,7 +141,8 @@ class PendingPods:
     async def _reason(self, framework: Framework, pod: Pod) -> MainReason | None:
         """Return the main reason of a pod. If a plugin fails, the reason is the error, without plugin and numbers.
 
-        Return ``None`` if the snapshot of explain cannot be used now. The last known reason is then kept.
+        Return ``None`` if the pod cannot be judged now, for example because the snapshot of explain is incomplete. The
+        last known reason is then kept.
         """
         judgement = Judgement()
         try:
@@ -179,7 +180,7 @@ def _judged_at(group: _EqualPods) -> float:
 
 
 def waits_since(pod: Pod) -> str:
-    """Return when kube-scheduler first failed to place the pod, else when it was created. RFC 3339."""
+    """Return the time (RFC 3339) since which kube-scheduler reports the pod as unschedulable, else of its creation."""
     return pod.unschedulable_since or pod.created
 
 

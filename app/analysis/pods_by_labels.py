@@ -47,9 +47,10 @@ class PodsByLabels:
         return counts
 
     def _candidates(self, namespace: str, selector: Selector) -> Iterable[LabelSet]:
-        """Return the label sets that can match: those with the first label for which the selector allows one value.
+        """Return the label sets of the namespace that can match the selector.
 
-        If there is no such label, return all label sets of the namespace.
+        If the selector allows only one value of a label, these are the sets with that label and value. Otherwise, these
+        are all sets.
         """
         for requirement in selector.requirements:
             if requirement.operator == IN and len(requirement.values) == 1:

@@ -65,7 +65,10 @@ def _states_of(pod: Pod) -> tuple[bool, bool, bool, int]:
 
 
 def _power_of_age(created: str, now: datetime) -> int:
-    """Return the binary logarithm of an age in nanoseconds, rounded down; -2, the lowest, without a valid time."""
+    """Return the binary logarithm of an age in nanoseconds, rounded down.
+
+    It is -1 for an age of 0 or less, and -2, the lowest, if ``created`` is not a valid time.
+    """
     try:
         seconds = (now - datetime.fromisoformat(created)).total_seconds()
     except ValueError:

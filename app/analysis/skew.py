@@ -33,7 +33,7 @@ from app.verbs.outcome import VerbFailure
 from app.verbs.stepwise import decide_prepared, run_stepwise, yield_to_loop
 
 MOST_LISTED: Final = 100
-"""Maximum number of workloads of one page."""
+"""Maximum number of workloads on one page; if only skews above ``maxSkew`` are listed, of these skews."""
 
 MOST_CANDIDATES: Final = 400
 """Maximum number of workloads whose pods are counted for the metric and for the list of skews above ``maxSkew``."""
@@ -199,7 +199,10 @@ class Skews:
             return last
 
     async def _count(self) -> _Counted:
-        """Collect all workloads, and count the pods of those whose estimated skew is above ``maxSkew``."""
+        """Collect all workloads with constraints, and count the pods of those whose skew can be above ``maxSkew``.
+
+        The pods of at most ``MOST_CANDIDATES`` workloads are counted.
+        """
         now, began = self._clock(), thread_time()
         estimate = SkewEstimate(self._cluster, self._context.framework_for)
         await run_stepwise(estimate.collecting())
@@ -215,7 +218,7 @@ class Skews:
         return _Counted({key: workloads[key] for key in sorted_keys}, above, now, thread_time() - began)
 
     async def _of(self, key: Key, pods: Sequence[Pod]) -> list[WorkloadSkew]:
-        """Return the skew of each constraint of a workload; none if its profile does not have the plugin."""
+        """Return the skew of each constraint of a workload; none if its profile lacks the plugin, or if that fails."""
         newest = max(pods, key=lambda it: it.created)
         framework = self._context.framework_for(newest)
         if framework is None or SPREAD not in framework.plugins:

@@ -18,7 +18,8 @@ from app.runtime.framework import Framework
 Key = tuple[str, str, str, tuple[TopologySpreadConstraint, ...], tuple[str | None, ...]]
 """Namespace, kind and name of a workload, its constraints, and the pods' values of the ``matchLabelKeys`` in them.
 
-Newer API servers merge these values into the selectors. There, the constraints of two revisions differ anyway.
+The values distinguish revisions of a workload. Newer API servers merge them into the selectors, so that the constraints
+of two revisions differ already.
 """
 
 _SPREAD: Final = "PodTopologySpread"

@@ -1,7 +1,8 @@
 """Finds why topology spread constraints keep a pod waiting, for the Event on the pod.
 
 The numbers of pods are those that the decisions use. In the domains that the constraints allow, the filters of explain
-give the reasons why no node fits the pod. Only nodes in these domains are judged.
+give the reasons why no node fits the pod. Only nodes in these domains are judged. With the option ``fallback``, nodes
+outside of them are judged too, to find the constraints that alone keep the pod waiting.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
 class SpreadBlock(Struct, frozen=True):
     """Cause that keeps a pod waiting. ``note``: text of the Event, with numbers.
 
-    ``verdict``: constraints and reasons without numbers. While it stays equal, no further Event is written. ``alone``:
-    topology keys of the constraints without which a node would fit while all others stay hard. It is computed only if
-    the profile has the option ``fallback``, and is empty if a filter gave no verdict.
+    ``verdict``: constraints and reasons, without numbers of pods and nodes. While it is equal, no further Event is
+    written. ``alone``: topology keys of the constraints without which a node would fit while all others stay hard. It
+    is computed only if the profile has the option ``fallback``, and is empty if a filter gave no verdict.
     """
 
     verdict: Hashable
@@ -97,9 +98,10 @@ class SpreadBlocks:
         self._fallbacks = fallbacks
 
     async def of(self, pod: Pod) -> SpreadBlock | None:
-        """Return why the pod waits; ``None`` if no hard constraint rejects a domain, or if a node fits.
+        """Return why the pod waits. Return ``None`` if no hard constraint rejects a node, or if a node fits.
 
-        If a filter gives no verdict, no node is considered to fit. Raises ``VerbFailure`` and ``PluginError``.
+        Also return ``None`` if the profile lacks PodTopologySpread. If a filter gives no verdict, no node is considered
+        to fit. Raises ``VerbFailure`` and ``PluginError``.
         """
         require_snapshot(self._context.problem)
         require_snapshot(self._snapshot.problem)

@@ -20,7 +20,7 @@ from app.kube.extras import NotDecoded
 from app.kube.selectors import EVERYTHING, NOTHING, Selector
 
 SOFT: Final = "ScheduleAnyway"
-"""Sort of the change to a soft constraint."""
+"""``Change.sort`` of the change that makes a constraint soft."""
 
 _MOST_DELETED: Final = 3
 """Maximum number of pods that one change deletes."""
@@ -179,7 +179,7 @@ class SpreadChanges:
         return constraint.max_skew if skew is None else skew
 
     def counts_stay(self, pod: Pod, node: Node, changed: Node) -> Generator[None, Any, bool]:
-        """Return True if all hard constraints have the same counts with the ``changed`` node.
+        """Return True if all hard constraints have the same counts with the ``changed`` node; False if this is unknown.
 
         The counts ignore the changed nodes of an overlay. So if a constraint counts the node only after the change, the
         change can be proved only if the node adds neither a domain nor pods.

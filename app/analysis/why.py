@@ -27,7 +27,7 @@ from app.kube.memo import Newest
 from app.runtime.one_node import OneNodeFilters
 
 LONGEST_SECONDS: Final = 5.0
-"""Time limit for one read of a pod or a node, including the wait for earlier reads."""
+"""Maximum seconds for one read of a pod or a node, including the wait for earlier reads."""
 
 MOST_WAITING: Final = 8
 """Maximum number of reads that run or wait. A further read is skipped, and its verdict is unknown."""
@@ -121,7 +121,10 @@ class InTreeVerdictReader:
         return core.extras <= self._extras
 
     async def _read_alone(self, read: Callable[[UncachedReader], Awaitable[T | None]]) -> T | None:
-        """Return the result of ``read``, after all earlier reads; ``None`` if it fails, or if too many reads wait."""
+        """Return the result of ``read``, after all earlier reads.
+
+        Return ``None`` if it fails, if too many reads wait, or if there is no API server.
+        """
         if self._reader is None or self._waiting >= MOST_WAITING:
             return None
         self._waiting += 1

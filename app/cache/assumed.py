@@ -10,6 +10,7 @@
                                                      (read: not bound,   (read: bound there)
                                                       and fenced)
 
+    reserved --proceed (no longer waits at Permit)--> in flight
     in any state: the watch shows the pod bound, or deleted --> (none)
 
 A pod is *fenced* if a write has changed its resourceVersion, so that the API server rejects a late Binding.
@@ -85,7 +86,7 @@ class AssumedPods:
             self._in_flight[uid] = pod
 
     def accept(self, uid: str) -> None:
-        """Move a pod from in flight to accepted: the API server accepted its Binding, but no watch event shows it."""
+        """Move a pod from in flight to accepted: the API server accepted its Binding; no watch event shows it yet."""
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._accepted[uid] = pod

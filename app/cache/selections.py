@@ -21,7 +21,7 @@ _REQUIREMENT_BYTES: Final = 500
 _MOST_KEYS: Final = 16
 """Maximum number of label values, and of namespaces, by which a selection is indexed.
 
-If every In requirement of a selector has more values, its selection is compared with every new label set of its
+If a selector has no In requirement with so few values, its selection is compared with every new label set of its
 namespaces. If a selection has more namespaces, it is indexed for all namespaces.
 """
 

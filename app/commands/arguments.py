@@ -49,7 +49,7 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Create the parser. The attribute ``run`` of its result is the command's name, for example ``homes move``."""
+    """Create the parser. Parsed arguments have the command's name as ``run``, for example ``homes move``."""
     top = CommandParser(
         prog="homeport",
         description="A Kubernetes scheduler extender that spreads replicas and returns machines to their home nodes.",
@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def kubectl_parser() -> argparse.ArgumentParser:
-    """Create the parser of ``kubectl homeport``, which has only the commands with questions about a cluster."""
+    """Create the parser of ``kubectl homeport``: only ``version`` and the commands with questions about a cluster."""
     top = CommandParser(
         prog="kubectl homeport",
         description="Why does this pod wait? Ask the Homeport in the cluster, or judge in this process.",

@@ -206,7 +206,7 @@ def _user_errors() -> Iterator[None]:
 
 
 def by_service(connection: ClusterConnection, namespace: str, missed: list[str]) -> tuple[ServiceProxy, str] | None:
-    """Return the pages of the first operator Service that answers, and its name; ``None`` if there is none.
+    """Return the pages of the first operator Service that answers, and a text that names it; ``None`` if none answers.
 
     ``namespace``: where to search; empty for all namespaces. If a Service is missing or does not answer, the reason is
     added to ``missed``. Raises ``CommandError`` if the API server does not answer or rejects the credentials, or if
@@ -285,7 +285,7 @@ class PortForward:
 
 
 def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[str]) -> tuple[PortForward, str] | None:
-    """Return the pages of the first ready pod that a port-forward reaches, and its name; ``None`` if there is none.
+    """Return the pages of the first ready pod that answers by a port-forward, and a text that names it; else ``None``.
 
     ``namespace``: where to search; empty for all namespaces. If a pod is missing or does not answer, the reason is
     added to ``missed``. Raises ``CommandError`` if the API server does not answer or rejects the credentials, or if

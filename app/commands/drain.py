@@ -1,7 +1,7 @@
 """``homeport drain NODE…``: where the pods of nodes would go, which would wait, and which budgets block.
 
-The running Homeport computes the plan on a copy of its snapshot. The kubectl plugin for krew contains this module. So
-the module imports only the standard library, and modules that also import nothing else.
+Homeport, in the cluster or in this process, computes the plan on a copy of its snapshot. The kubectl plugin for krew
+contains this module. So the module imports only the standard library, and modules that also import nothing else.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _budget(budget: Json) -> str:
 
 
 def _homes(item: Json, *, headers: bool) -> Iterator[str]:
-    """Yield a table of the homes on the node whose pod does not run there."""
+    """Yield a table of homes on the node, and the number of further ones; homes whose pod runs there are omitted."""
     if item["homes"]:
         yield ""
         yield f"homes on {item['node']} whose pod does not run there:"

@@ -27,7 +27,8 @@ def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[
     """Write the live cluster to the file at ``path``, and return the text to print.
 
     The file has mode 0600. An existing file is replaced only after all objects are written. Raises ``CommandError`` if
-    the cluster cannot be read, ``ProfileErrors`` for invalid profiles, and ``OSError`` if the file cannot be written.
+    the cluster cannot be read or has no nodes, or if ``path`` is not a file. Raises ``ProfileErrors`` for invalid
+    profiles, ``CredentialsError``, and ``OSError`` if the file cannot be written.
     """
     if path.exists() and not path.is_file():
         raise CommandError(f"{path} is not a file: it cannot be replaced")

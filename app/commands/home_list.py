@@ -31,7 +31,7 @@ _MORE: Final = ("because", "since", "by", "pod", "on", "contradiction")
 
 @dataclass(frozen=True)
 class HomeSelection:
-    """Criteria that each listed home must match. An empty text matches every home."""
+    """Criteria that each listed home must match. An empty text, and ``False``, match every home."""
 
     namespace: str = ""
     node: str = ""

@@ -74,7 +74,11 @@ def keepers(server: Pages) -> list[Json]:
 
 
 def owner_of(server: Pages, namespace: str, text: str) -> OwnerArgument:
-    """Parse ``KIND/NAME`` or ``KIND/NAME/ORDINAL``. Raises ``UsageError``, and ``CommandError`` for an unknown kind."""
+    """Parse ``KIND/NAME`` or ``KIND/NAME/ORDINAL``. Raises ``UsageError`` for another form.
+
+    Raises ``CommandError`` if the request for the kinds fails, or if no owner of this kind can have homes. It is also
+    raised if the kind is ambiguous, or if an ordinal is missing or superfluous.
+    """
     kind, name, slot = _parsed(text)
     kinds = keepers(server)
     matches = {(it["apiVersion"], it["kind"]): bool(it["perSlot"]) for it in kinds if _is_called(it, kind)}
@@ -133,7 +137,7 @@ def release(server: Pages, login: Login, owner: OwnerArgument) -> str:
     """Remove the home, and return the text to print. The next bind of the pod then creates a new home.
 
     If the owner was deleted, the home that Homeport still remembers for it is removed. Raises ``CommandError`` if there
-    is no home.
+    is no home, or if the change fails.
     """
     _require_api_server(server, owner)
     released = _done(by_hand.release(login, owner.target), server, owner)
@@ -147,7 +151,7 @@ def release(server: Pages, login: Login, owner: OwnerArgument) -> str:
 def keep(server: Pages, login: Login, owner: OwnerArgument) -> str:
     """Make the current node of the owner's pod its home, and return the text to print.
 
-    Raises ``CommandError`` if the owner has no pod, or if its pod has no node.
+    Raises ``CommandError`` if the owner is gone or has no pod, if its pod has no node, or if the change fails.
     """
     items = [*_known(server, owner), *_known(server, owner, state=State.NONE)]
     if not items:

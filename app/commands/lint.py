@@ -106,7 +106,7 @@ def _namespace(arguments: argparse.Namespace) -> str:
 def _cluster(arguments: argparse.Namespace, denied: list[str]) -> Cluster:
     """Load the saved cluster or list the live one. Raises the errors of ``run``.
 
-    ``denied``: list to which ConfigMaps are added if the user is not allowed to list them.
+    ``denied``: list to which the resource name of ConfigMaps is added if the user is not allowed to list them.
     """
     cluster = Cluster(CORE)
     kinds = (*FACTS, *WORKLOADS)

@@ -29,7 +29,7 @@ _APART: Final = {"DaemonSet": "pods of DaemonSets, which end with their nodes", 
 
 
 def answered(pages: Pages, key: str, value: str | None) -> Json:
-    """Return the answer for one value of a label, or for all. Raises ``CommandError``."""
+    """Return the answer for one value of the label ``key``; ``None`` for all values. Raises ``CommandError``."""
     return pages.post(PATH, {"key": key, "value": value})
 
 

@@ -34,7 +34,8 @@ Answers = dict[str, Mapping[str, Any]]
 def answers_of(pages: Pages) -> Answers:
     """Return the answers that a report contains. The key is the path below ``/api/v1/`` with the query, as in the page.
 
-    Raises ``CommandError`` if Homeport does not answer. Pods and workloads that no longer exist are left out.
+    An answer about one pod, workload or node, or about the loss of zones, is left out if its request fails, for example
+    because the pod no longer exists. Raises ``CommandError`` if another request fails.
     """
     answers: Answers = {}
     overview = _add(answers, pages, _OVERVIEW)

@@ -42,7 +42,7 @@ class PageNotServed(CommandError):
 
 
 class UsageError(Exception):
-    """Raised if the flags and arguments of a command do not fit together."""
+    """Raised if a flag or an argument of a command is invalid, or if they do not fit together."""
 
 
 class Pages(Protocol):

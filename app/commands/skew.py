@@ -24,7 +24,10 @@ _LONGEST_BAR: Final = 20
 
 
 def workloads(server: Pages, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the skews that match the query: ``namespace``, ``kind``, ``name``, ``above``. Raises ``CommandError``."""
+    """Return the skews that match the query. Raises ``CommandError``.
+
+    The query can have ``namespace``, ``kind``, ``name``, ``above`` and ``labelSelector``.
+    """
     return all_pages(server, PATH, query)
 
 

@@ -34,10 +34,10 @@ def source_of(
 ) -> Pages:
     """Choose the source that answers the command, and name it on standard error.
 
-    The order is: ``--server``, ``--saved``, a Homeport at one of the URLs ``nearby``, the operator Service through the
-    API server, a port-forward to a pod, this process. With ``--config``, no running Homeport is used, because each has
-    its own configuration. With ``--kubeconfig``, ``--context`` or ``--as``, ``HOMEPORT_SERVER`` and ``nearby`` are
-    skipped, because a Homeport there can belong to another cluster.
+    The order is: ``--server``, ``--saved``, ``HOMEPORT_SERVER``, a Homeport at one of the URLs ``nearby``, the operator
+    Service through the API server, a port-forward to a pod, this process. With ``--local`` or ``--config``, no running
+    Homeport is used: each has its own configuration. With ``--kubeconfig``, ``--context`` or ``--as``,
+    ``HOMEPORT_SERVER`` and ``nearby`` are skipped, because a Homeport there can belong to another cluster.
 
     Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
     """
@@ -98,7 +98,7 @@ def check_not_empty(arguments: argparse.Namespace, *flags: str) -> None:
 
 
 def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Server, str] | None:
-    """Return the first URL at which a Homeport answers. Add the failures to ``missed``."""
+    """Return the first Homeport that answers, with its URL; ``None`` if none does. Add the failures to ``missed``."""
     for url in urls:
         server = Server(url)
         try:

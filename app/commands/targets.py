@@ -1,4 +1,4 @@
-"""Parses the names of pods and workloads on the command line of ``explain``, in kubectl's formats.
+"""Parses the names of pods, workloads and their kinds on the command line, in kubectl's formats.
 
 The kubectl plugin for krew contains this module.
 """

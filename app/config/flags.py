@@ -1,4 +1,4 @@
-"""Command-line flags: one for each setting, including nested ones.
+"""Command-line flags of the settings, including nested settings.
 
 If kube-scheduler has a flag for a setting, the flag has the same name, for example ``--leader-elect-lease-duration``.
 Lists of mappings have no flag. So profiles can be set only in the file, or as JSON in an environment variable.

@@ -34,7 +34,10 @@ class BadField(ValueError):
 
 
 def explained(error: str, pod: Mapping[str, Any]) -> tuple[Place, str]:
-    """Return the path of the wrong field in a pod, and the text, from the message of a decoder."""
+    """Return the path of the wrong field in ``pod``, and the text about it, both from a decoder's message ``error``.
+
+    The path is empty if the message has none or has another form.
+    """
     parts = _ERROR.fullmatch(error)
     if parts is None:
         return (), error

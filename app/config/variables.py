@@ -40,7 +40,7 @@ _SERVICE_LINKS: Final = (
 
 
 class Variables(Struct, frozen=True):
-    """Settings in the environment. ``values`` maps field names to values, and ``names`` maps them to variables.
+    """Settings in the environment, by field name. ``values``: their values. ``names``: names of their variables.
 
     ``links`` are the variables that the kubelet sets for Services. ``unreadable`` are the fields whose variables must
     be JSON but are not.

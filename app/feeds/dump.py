@@ -88,7 +88,7 @@ async def _write(
     *,
     first: bool,
 ) -> int:
-    """Write all objects of a kind, and return their number.
+    """Write all objects of a kind that can be decoded, and return their number.
 
     If the list expires, its objects are removed from the file and the list is repeated.
     """

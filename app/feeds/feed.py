@@ -100,7 +100,7 @@ class SavedFeed(NullReader):
         *,
         state: Literal["saved", "listed"] = "saved",
     ) -> None:
-        """``optional``: kinds that decisions do not need; ``states`` omits them."""
+        """``optional``: kinds that decisions do not need; ``states`` omits them. Raises what ``load`` raises."""
         self._cluster = cluster
         self._state = state
         self._kinds: tuple[Kind[Any], ...] = (NODES, PODS, *kinds)

@@ -49,7 +49,7 @@ Progress = Callable[[Kind[Any], int], None]
 
 
 class ListingError(Exception):
-    """The cluster cannot be listed. The message names the permissions that are missing, or the kind and the cause."""
+    """The cluster cannot be listed, or exceeds a limit. The message names the missing permissions or the cause."""
 
 
 class _Received(Struct):
@@ -82,9 +82,9 @@ async def list_cluster(
     """List nodes, pods and the objects of ``kinds`` and ``optional`` into the snapshot, and return their number.
 
     Kinds that the API server does not serve are left out. An object that cannot be decoded is marked as unreadable.
-    ``optional``: kinds that are left out if the user has no permission to list them. The name of the missing permission
-    is then added to the kind's list. Raises ``ListingError``, also above ``MOST_PODS``, ``MOST_OTHERS`` and
-    ``MOST_BYTES``.
+    ``optional``: kinds that are left out if the user has no permission to list them. The kind's name as a resource is
+    then added to its list. Raises ``ListingError``, also if there are no nodes, and above ``MOST_PODS``,
+    ``MOST_OTHERS`` and ``MOST_BYTES``.
     """
     received = _Received()
     forbidden: list[str] = []

@@ -47,7 +47,7 @@ The node does not exist, or Homeport is not allowed to get nodes.
 """
 
 _FETCH_SECONDS: Final = 1.0
-"""Timeout of a read of a single object."""
+"""Timeout of a read of a single object, in seconds."""
 
 _MISS_SECONDS: Final = 1.0
 """Seconds for which a failed read is not repeated."""
@@ -56,7 +56,7 @@ _MOST_MISSED: Final = 1024
 """Maximum number of cached failed reads."""
 
 _PROBES_BEFORE_TOO_OLD: Final = 4
-"""Number of probes that are sent before a kind without events reaches the maximum age of the snapshot."""
+"""Minimum number of probes that are sent before a kind without events reaches the maximum age of the snapshot."""
 
 _MANY: Final = 2000
 """Minimum number of objects of a large kind. ``catch_up`` waits longer before it lists a large kind.
@@ -88,9 +88,9 @@ class _FailedRead(Struct, frozen=True):
 class LiveFeed:
     """Feed from a live cluster. Implements ``feeds.Feed``. The constructor raises ``CredentialsError``.
 
-    ``max_age``: seconds without contact to a kind after which the snapshot must not be used. ``post_seconds``: timeout
-    of the request that binds a pod. ``beside``: true for a second snapshot, which is filled while another one serves
-    decisions.
+    ``max_age``: if the API server has sent nothing about a kind for this many seconds, the snapshot must not be used.
+    ``post_seconds``: timeout of the request that binds a pod. ``beside``: true for a second snapshot, which is filled
+    while another one serves decisions.
     """
 
     def __init__(

@@ -95,7 +95,7 @@ def _key_of(obj: Mapping[str, Any]) -> ObjectKey:
 
 
 def objects_in(text: bytes, source: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the Kubernetes objects of one or more documents in YAML or JSON, with the items of each List.
+    """Yield the Kubernetes objects of one or more documents in YAML or JSON. The items of a List replace the List.
 
     The items of a List in JSON are decoded one at a time, because decoded objects take several times the memory of the
     file. Raises ``SavedClusterError``.

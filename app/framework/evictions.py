@@ -91,7 +91,7 @@ class BudgetLedger:
         return refusal_of(pod, self.guarding(pod))
 
     def remove(self, pod: Pod) -> None:
-        """Count a pod as gone. ``pod``: its version before the eviction."""
+        """Count a pod as gone; no effect if it was not ready. ``pod``: its version before the eviction."""
         if is_ready(pod):
             for state in self.guarding(pod):
                 state.missing.add(pod.uid)

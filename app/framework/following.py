@@ -39,7 +39,7 @@ class Following:
         self._every: Iterator[ObjectKey] = iter(())
 
     def catch_up(self) -> None:
-        """Process all changes. Raises ``Unprepared`` with the remaining steps if they cost more than ``AT_ONCE``."""
+        """Process all changes. If their cost reaches ``AT_ONCE``, raise ``Unprepared`` with steps for the rest."""
         version = self._objects.version(self._kind)
         if version != self._seen:
             self._add_changes(version)

@@ -138,7 +138,7 @@ def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
 class Fallbacks(Protocol):
     """Hard spread constraints that are soft for single pods (the option ``fallback`` of PodTopologySpread).
 
-    A constraint becomes soft for a pod after it alone has kept the pod from every node for a long time.
+    A constraint becomes soft for a pod after it alone has kept the pod from every node for the time set by ``enable``.
     """
 
     def enable(self, after: float) -> None:
@@ -209,7 +209,7 @@ class ProfileContext(Struct, frozen=True):
     example ``1.36``, whose in-tree plugins and defaults the profile follows. ``dry_run`` starts a dry run for a pod
     whose state PreFilter has prepared. ``why`` runs in-tree filters on one node, including filters that the profile
     does not have. Its verdict is for messages, never for decisions. ``is_sample`` takes the number of names in a filter
-    request. It returns True if kube-scheduler might have left out nodes that its own filters pass. ``fallbacks`` has
+    request. It returns True if kube-scheduler might have left out nodes that pass its own filters. ``fallbacks`` has
     the spread constraints of waiting pods that are soft now. ``known_domains`` has domains without nodes.
     """
 

@@ -283,7 +283,7 @@ class ReservePlugin(Plugin, Protocol):
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: Pod, node_name: str) -> None:
-        """Undo ``reserve``. It must be idempotent, because it is also called if ``reserve`` did not run."""
+        """Undo ``reserve``. Must be idempotent. Also called if ``reserve`` did not run; then it must have no effect."""
         ...
 
 

@@ -105,13 +105,13 @@ async def release(login: Login, target: AnnotationTarget) -> Released:
 
 
 async def released(client: KubeClient, target: AnnotationTarget) -> Released:
-    """Release the home with an existing client. Raises ``ByHandError``."""
+    """Like ``release``, with an existing client. Raises ``ByHandError``."""
     with _user_errors(client, target):
         return await _released(client, target)
 
 
 async def changed(client: KubeClient, target: AnnotationTarget, value: str | None, *, check_node: bool = False) -> str:
-    """Change the annotation with an existing client. Raises ``ByHandError``."""
+    """Like ``change``, with an existing client. Raises ``ByHandError``."""
     with _user_errors(client, target):
         resource, obj = await _lookup(client, target)
         before = obj.value(target)
@@ -139,7 +139,7 @@ async def _released(client: KubeClient, target: AnnotationTarget) -> Released:
     """Release the home. Raises ``ByHandError`` and ``KubeError``."""
     for _ in range(_ATTEMPTS):
         gone: MissingObject | None = None
-        uid: str | None = None  # ``None`` differs from an empty UID in a Home
+        uid: str | None = None  # ``None``: no such object; an empty text could equal an empty UID in a Home
         try:
             resource, obj = await _lookup(client, target)
             uid = obj.metadata.uid

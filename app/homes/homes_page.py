@@ -125,7 +125,10 @@ class HomesQuery(KnownQuery):
     contradictory: bool | None = Field(default=None, description="True: homes with a contradiction.")
 
     def admits(self, home: Home) -> bool:
-        """Return true if the home matches all given parameters, regardless of its page."""
+        """Return true if the home matches all given parameters, regardless of its page.
+
+        An entry without a home, for a pod, matches only with the ``state`` none.
+        """
         owner = home.owner
         texts = (
             (self.node, home.node),

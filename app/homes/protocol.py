@@ -40,7 +40,10 @@ class Policy(StrEnum):
 
 
 class State(StrEnum):
-    """State of a home, for one pod. The first state that applies is used, in this order."""
+    """State of a home, for one pod. Up to ``USABLE``, the first state that applies is used, in this order.
+
+    ``UNKNOWN`` and ``OWNER_GONE`` appear only in lists, and take precedence there.
+    """
 
     NONE = "none"
     """No home: not created yet, released, or the policy is ``off``."""
@@ -61,7 +64,7 @@ class State(StrEnum):
     """The node is being removed permanently."""
 
     AWAY = "away"
-    """The node exists but accepts no pods now."""
+    """The node exists but accepts no pods now, or cannot be decoded."""
 
     USABLE = "usable"
 

@@ -53,7 +53,7 @@ def homes_of_node(homes: Iterable[Home | None], node: str) -> list[Home]:
 
 
 def without_pod_there(home: Home, node: str) -> str:
-    """Describe, as a phrase, what a drain of ``node`` means for a home there whose pod does not run there."""
+    """Describe, as a phrase, what a drain of ``node`` means for a home on it, if the home's pod does not run on it."""
     if home.state is State.OWNER_GONE:
         return "its owner is gone"
     if home.pod and home.pod_node:
