@@ -11,6 +11,7 @@ from app.commands.service import Pages
 from app.homes.homes_page import HomesPage
 from app.whatif.drain_models import DrainPlan
 from app.whatif.models import LossPlan, Simulation
+from app.whatif.rebalance_models import RebalancePlan
 from app.wire.explain_v1 import ExplainResponse, ExplanationList
 from app.wire.overview_v1 import NodeMap, Overview
 from app.wire.pending_v1 import PendingPodList
@@ -23,6 +24,7 @@ _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "/api/v1/drain": DrainPlan,
     "/api/v1/simulate": Simulation,
     "/api/v1/lose": LossPlan,
+    "/api/v1/rebalance": RebalancePlan,
     "/api/v1/overview": Overview,
     "/api/v1/nodes": NodeMap,
 }
