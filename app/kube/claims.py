@@ -56,7 +56,7 @@ class ContainerRequests(Struct, frozen=True, gc=False):
 
 
 class PodClaims(Struct, frozen=True):
-    """Device requests of a pod. ``containers``: the containers that request devices, init containers first."""
+    """Device requests of a pod. ``containers``: those whose requests might be for devices, init containers first."""
 
     claims: tuple[PodClaim, ...] = ()
     containers: tuple[ContainerRequests, ...] = ()

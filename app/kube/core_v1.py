@@ -74,7 +74,7 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 
 
 class PodSpec(Struct, frozen=True, eq=False, weakref=True):
-    """Fields of ``spec`` that scheduling reads, except the node name. The pods of one workload share one object.
+    """Fields of ``spec`` that scheduling reads, except the node name. Pods with equal fields share one object.
 
     ``gated``: true if the pod has scheduling gates. ``affinity``: node selector and required node affinity.
     ``oversized``: names of the pod's fields, labels included, that exceed their size limit and are empty here.

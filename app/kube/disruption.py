@@ -1,6 +1,6 @@
 """Optional parts of a pod that are stored outside its spec: its deletion cost, and what preemption and evictions read.
 
-The pods of a workload share one spec, but differ in these parts.
+Most pods of a workload share one spec, but differ in these parts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Optional parts of pods and nodes, decoded only if a plugin declares them: requests, host ports, images and more.
 
-These parts are read from the largest fields of a pod. In these fields, the pods of a workload differ only in values
-that are not read, for example the name of a token volume. So these pods share the decoded parts.
+These parts are read from the largest fields of a pod. In these fields, the pods of a workload usually differ only in
+values that are not read, for example the name of a token volume. Pods with equal values share the decoded parts.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class RecordedKeeper(Struct, frozen=True, gc=False):
 class HomeRecord(Struct, frozen=True):
     """Custom resource Home, reduced to the fields that are read.
 
-    ``owner``: controller in the owner references of the Home object. ``keeper``: object with the recorded home.
+    ``owner``: controller in the owner references of the Home object itself. ``keeper``: owner of the home.
     ``node``: name of the home node. ``machine``: the node's systemUUID when the home was recorded; empty if unknown.
     ``since``: time (RFC 3339) at which the node became the home.
     """

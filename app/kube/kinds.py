@@ -63,7 +63,7 @@ T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
 class Kind(Generic[T_co]):
     """Kind of objects that a snapshot can contain. Kinds with the same ``api_version`` and ``kind`` are equal.
 
-    If ``metadata_only``, lists and watches request PartialObjectMetadata.
+    If ``metadata_only``, all requests for objects of the kind ask for PartialObjectMetadata.
     """
 
     __slots__ = ("_hash", "api_version", "decode", "kind", "metadata_only")

@@ -1,4 +1,4 @@
-"""Interned label sets. Equal sets are the same object, so comparisons are fast. The pods of a workload share a set."""
+"""Interned label sets. Equal sets are the same object, so comparisons are fast. Pods of a ReplicaSet share a set."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ Homeport writes it to change the pod, so that kube-scheduler queues the pod agai
 """
 
 PREEMPTING: Final = f"{ANNOTATION_DOMAIN}preempting"
-"""Annotation of a waiting pod: the node to which Homeport nominated the pod, and on which it evicts others for it."""
+"""Annotation of a waiting pod: name of the node to which Homeport nominated it, and on which it evicts other pods."""
 
 LARGEST_PART: Final = 64 << 10
 """Maximum bytes of one part of an object that users write, for example a pod's affinity. Longer parts are not read."""
@@ -145,7 +145,7 @@ def whole_seconds(when: datetime) -> str:
 
 
 def shared(field: str, parse: Callable[[bytes], T], *, largest: int | None = LARGEST_PART) -> Callable[[Raw], T]:
-    """Return ``parse`` with a cache by raw bytes, because the pods of a workload have identical bytes in ``field``.
+    """Return ``parse`` with a cache by raw bytes, because most pods of a workload have equal bytes in ``field``.
 
     An absent field is parsed like ``null``. The returned function raises ``msgspec.ValidationError``, with ``field`` in
     its message. If the field has more than ``largest`` bytes, the function raises ``Oversized`` instead of parsing it.

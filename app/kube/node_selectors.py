@@ -163,7 +163,7 @@ def _parse_preferred(data: bytes) -> PreferredNodeAffinity:
 
 
 def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> PreferredNodeAffinity:
-    """Convert preferred terms. If a term cannot be parsed, the result has only ``invalid``, the errors of all terms.
+    """Convert preferred terms. If one cannot be parsed, ``terms`` is empty, and ``invalid`` has the errors of all.
 
     ``path`` names the list in these errors. Terms that cannot affect a score are omitted, even if they are invalid.
     """

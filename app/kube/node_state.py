@@ -20,7 +20,7 @@ FALSE: Final = "False"
 UNKNOWN: Final = "Unknown"
 
 PRESSURE: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
-"""Conditions of a node. While one of them is True, Kubernetes taints the node, so that it gets no new pods."""
+"""Conditions of a node. While one of them is True, the node has a NoSchedule taint that new pods must tolerate."""
 
 _READY: Final = "Ready"
 _LONGEST_MACHINE: Final = 253

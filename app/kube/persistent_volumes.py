@@ -56,8 +56,8 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
     the requested size. ``request``, ``selector`` and ``selected_node`` are ``None`` if absent. ``lost`` is true in the
     phase Lost: the claim's volume no longer exists.
 
-    ``invalid``: error if the selector or the size cannot be read; otherwise empty. An invalid selector is ``None``. If
-    the selector or the size is too long, both are ``None``.
+    ``invalid``: error if the selector is invalid, or if the selector or the size is too long; otherwise empty. An
+    invalid selector is ``None``. If the selector or the size is too long, both are ``None``.
     """
 
     namespace: str
@@ -282,7 +282,8 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
 def _selector_and_request(spec: _VolumeClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
     """Return (selector, requested size, error).
 
-    If one of them cannot be read, the error is returned instead of raised, so that the claim itself is still decoded.
+    If the selector is invalid, or one of them is too long, the error is returned, so that the claim is still decoded.
+    Raises ``msgspec.ValidationError`` for wrong types and for a text that is not a quantity.
     """
     requests = spec.resources.requests if spec.resources is not None else Raw()
     try:

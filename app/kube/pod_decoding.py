@@ -328,7 +328,7 @@ def _with_cost(kind: type[PodObject], slim: Callable[[Any], Pod]) -> tuple[type[
 
 
 def _slim_waiting(pod: WaitingPodObject) -> Pod:
-    """Convert a pod for which ``PENDING_VOLUMES`` is the only optional part."""
+    """Convert a pod for which ``PENDING_VOLUMES`` is the only optional part of the spec that plugins declare."""
     spec = pod.spec or _WaitingPodSpecObject()
     return slim_pod(pod, *_pending_parts(spec.node_name, spec.volumes))
 

@@ -32,7 +32,10 @@ def quoted(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return ``text`` for a log line or a page: unchanged if short and printable ASCII; else quoted and truncated."""
+    """Return ``text`` for a log line or a page: unchanged if it is short and printable ASCII; else quoted.
+
+    A text of more than ``_LONGEST_SHOWN`` characters is truncated.
+    """
     if len(text) <= _LONGEST_SHOWN:
         return text if text.isascii() and text.isprintable() else quoted(text)
     return f"{quoted(text[:_LONGEST_SHOWN])}…"

@@ -22,7 +22,7 @@ MOST_WAITING: Final = 1 << 20
 """Maximum bytes of complete lines that wait for the reader. If there are more, reading from the socket is paused."""
 
 _MOST_UNPRODUCTIVE: Final = 64 << 10
-"""Maximum number of bytes in a row that neither end the headers nor contain data of the body."""
+"""Maximum number of bytes received in a row that neither complete the headers nor contain data of the body."""
 
 _LONGEST_ERROR_BODY: Final = 1 << 20
 """Maximum bytes of the body of an error response."""

@@ -52,7 +52,7 @@ def is_homeport(document: Mapping[str, Any]) -> bool:
 
 
 def scheduler_names(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the schedulerName of each profile. Raises ``BadField``."""
+    """Yield the schedulerName of each profile; by default, that of kube-scheduler. Raises ``BadField``."""
     profiles = _profiles(document)
     for profile in profiles:
         name = profile.get("schedulerName")
@@ -123,11 +123,12 @@ def pairings(schedulers: Sequence[ManifestObject], homeports: Sequence[ManifestO
 
 
 def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
-    """Yield the scheduler profiles whose pods are spread twice, or not at all, or get no deletion costs.
+    """Yield a mistake for each scheduler profile whose pods are spread twice, or not at all, or get no deletion costs.
 
     Raises ``BadField``.
 
-    The places are paths in the scheduler's configuration. ``registry``: all plugins of Homeport.
+    Without an extender for Homeport in the scheduler's configuration, nothing is yielded. The places are paths in this
+    configuration. ``registry``: all plugins of Homeport.
     """
     extender = _extender(pairing)
     if extender is None:
@@ -188,7 +189,7 @@ def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iter
 
 
 def _extender(pairing: Pairing) -> Mapping[str, Any] | None:
-    """Return the extender whose URL contains ``homeport``, or has the port of Homeport's configuration."""
+    """Return the first extender whose URL contains ``homeport``, or has the port of Homeport's configuration."""
     extenders = pairing.scheduler.value.get("extenders")
     port = pairing.homeport.value.get("port", Settings().port)
     for extender in extenders if isinstance(extenders, list) else ():

@@ -80,7 +80,7 @@ class ClusterFacts:
                 yield node
 
     def taints_in(self, key: str, domain: str) -> tuple[str, ...]:
-        """Return the keys of the lasting taints that keep pods out of a domain, sorted."""
+        """Return, sorted, the keys of the lasting taints that keep pods off at least one node of a domain."""
         values = self._values(key)
         taints = (
             taint for name, it in values.items() if it == domain for taint in self._cluster.nodes[name].node.taints
@@ -88,7 +88,7 @@ class ClusterFacts:
         return tuple(sorted({it.key for it in taints if it.keeps_out and not it.key.startswith(_TEMPORARY)}))
 
     def volume_domains(self, namespace: str, claim: str, key: str) -> frozenset[str] | None:
-        """Return the domains whose nodes can use the volume of a claim.
+        """Return the domains with at least one node that can use the volume of a claim.
 
         ``None``: the claim or its volume is missing, the claim is unbound, or all nodes can use the volume.
         """

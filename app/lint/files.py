@@ -19,8 +19,8 @@ _TEMPLATES: Final = "templates"
 def read_paths(paths: Sequence[str]) -> tuple[ReadManifests, list[str]]:
     """Read all manifests below ``paths``, and return notes about what was left out.
 
-    ``-`` is standard input. In a folder, regular files that end with .yaml, .yml or .json are read. Hidden files, and
-    the templates of Helm charts, are left out. A path without any Kubernetes object is reported as broken.
+    ``-`` is standard input. In a folder, regular files that end with .yaml, .yml or .json are read. Hidden files and
+    folders, and the templates of Helm charts, are left out. A path without any Kubernetes object is reported as broken.
     """
     read, notes = ReadManifests([], []), list[str]()
     for name in paths:

@@ -25,7 +25,7 @@ Paint = Callable[[str, Severity], str]
 def formatted(report: LintReport, output: str, version: str, paint: Paint) -> str:
     """Return the report in one of ``FORMATS``.
 
-    Without findings, the format text is empty, and github has only the broken manifests.
+    The formats json, sarif and github also report the broken manifests. Without findings, text is an empty string.
     """
     if output == "json":
         return json.dumps(_as_json(report), indent=2)

@@ -71,7 +71,7 @@ class Linter:
         self._ignored = 0
 
     def report(self) -> LintReport:
-        """Return all findings so far, sorted by line within each file. Files are in the order of their objects."""
+        """Return the findings so far, sorted by line within each file. Files are ordered by their first findings."""
         met = {Need.NOTHING}
         if self._facts is not None:
             met.add(Need.CLUSTER)
@@ -129,7 +129,7 @@ class Linter:
             self._add_all(pairing.scheduler, of_pairing(pairing, self._registry))
 
     def _add_template(self, manifest: ManifestObject) -> None:
-        """Judge an object with a pod template. A mistake in its fields is added to the broken parts."""
+        """Judge an object with a pod template. If it cannot be decoded, it is added to the broken parts."""
         self._objects += 1
         try:
             workload = workload_of(manifest.value)

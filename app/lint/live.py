@@ -41,7 +41,10 @@ def _decoder(api_version: str, kind: str) -> Kind[LintedWorkload]:
 
 
 WORKLOADS: Final = tuple(_decoder(*pair) for pair in KINDS if pair != (PODS.api_version, PODS.kind))
-"""Kinds of all objects with a pod template, decoded for the rules. Do not add them to a snapshot for plugins."""
+"""Kinds of all objects with a pod template, except pods, decoded for the rules.
+
+Do not add them to a snapshot that plugins read: plugins decode objects of these kinds differently.
+"""
 
 
 class ConfigMapConfigurations(Struct, frozen=True):
@@ -124,7 +127,7 @@ def workloads_in(cluster: Cluster, namespace: str) -> Iterator[LintedWorkload]:
 
 
 def _listed(cluster: Cluster) -> Iterator[LintedWorkload]:
-    """Yield all objects with a pod template."""
+    """Yield all objects of the kinds ``WORKLOADS``, also those without a pod template, as in saved clusters."""
     for kind in WORKLOADS:
         for key in cluster.others.keys(kind):
             workload = cluster.others.get(kind, *key)
@@ -133,7 +136,10 @@ def _listed(cluster: Cluster) -> Iterator[LintedWorkload]:
 
 
 def _groups(pods: Iterable[Pod], known: set[tuple[str, str, str]]) -> Iterator[LintedWorkload]:
-    """Yield a workload for the pods of each owner that is not in ``known``. Its template is the newest pod."""
+    """Yield a workload for the pods of each owner that is not in ``known``. Its template is the newest pod.
+
+    Finished, terminating and static pods are left out. A pod without an owner is a workload of its own.
+    """
     groups: dict[tuple[str, str, str], list[Pod]] = {}
     for pod in pods:
         kind, name = (pod.owner.kind, pod.owner.name) if pod.owner is not None else (PODS.kind, pod.name)

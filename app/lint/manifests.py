@@ -31,7 +31,7 @@ _PROSE: Final = re.compile(r".*\.(?!(?:ya?ml|json|conf)$)[^.]*", re.DOTALL)
 
 
 class BrokenManifest(Struct, frozen=True):
-    """Part of the input that cannot be judged, or only in part. ``line``: 0 if the line is unknown."""
+    """Message about a part of the input, for example that it cannot be judged. ``line``: 0 if the line is unknown."""
 
     file: str
     line: int

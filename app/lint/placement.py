@@ -149,7 +149,7 @@ def _zone_and_host(workload: LintedWorkload, pod: Pod, facts: ClusterFacts) -> I
 
 
 def most_replicas(hosts: Mapping[str, int], skew: int, host_skew: int, enough: int) -> int:
-    """Return the largest number of pods that two hard constraints allow, or a number of at least ``enough``.
+    """Return the largest number of pods that two hard constraints allow; ``enough`` if there is no limit or no host.
 
     ``hosts``: number of hosts by domain. ``skew`` and ``host_skew``: maxSkew of the constraint over the domains and of
     the one over hosts.

@@ -126,7 +126,7 @@ def _duplicates(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _previous_revisions(workload: LintedWorkload) -> Iterator[Mistaken]:
-    """Yield the hard constraints that count pods of two revisions during a rollout."""
+    """Yield the hard constraints with maxSkew 1 that count pods of two revisions during a rollout."""
     if not workload.rolls:
         return
     for number, constraint in workload.hard:

@@ -87,8 +87,8 @@ class ExpectedBinds:
     async def wait(self, matters: Matters, pod: Pod) -> ExpectedPods:
         """Wait until no expected bind that affects ``pod`` is left, or until the maximum wait has passed.
 
-        The caller must compute its decision after this. Return the other pods that still have expected binds, at most
-        the latest ``_MOST_OTHERS``.
+        The caller must compute its decision after this. Return all other pods that still have expected binds, also
+        those that do not affect ``pod``; at most the latest ``_MOST_OTHERS``.
         """
         if not self._expected:
             return ()

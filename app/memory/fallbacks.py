@@ -88,10 +88,11 @@ class FallbackTable:
         return known is not None and bool(known.relaxed)
 
     def judged(self, pod: Pod, profile: str, alone: Collection[str], now: float) -> str:
-        """Record the constraints that alone keep the pod from a node. Return the key of one that becomes soft, or "".
+        """Record the constraints that each alone keep the pod from a node. If none of them is soft, make one soft.
 
-        ``alone``: topology keys of these constraints. All other constraints are forgotten, and their time starts anew.
-        Only one constraint at a time becomes soft: the one that has blocked the pod longest.
+        It is the one that has blocked the pod longest, if its time is over. Return its topology key, or "" if no
+        constraint becomes soft by this call. ``alone``: topology keys of the recorded constraints. All others are
+        forgotten, and their time starts anew.
         """
         after = self._after.get(profile)
         if after is None or not alone:
@@ -117,7 +118,8 @@ class FallbackTable:
     def refresh(self, usable: Callable[[ObjectKey, str], bool | None]) -> list[ObjectKey]:
         """Update ``is_usable`` of all pods. Return the pods with a relaxed constraint that is soft again.
 
-        ``usable``: called with key and UID of a pod. If it returns ``None``, the pod no longer waits, and is forgotten.
+        ``usable``: called with key and UID of a pod; returns true if the data for a judgement is present. If it returns
+        ``None``, the pod no longer waits, and is forgotten.
         """
         again: list[ObjectKey] = []
         for uid, known in tuple(self._pods.items()):
@@ -131,14 +133,14 @@ class FallbackTable:
         return again
 
     def has(self, uid: str) -> bool:
-        """Return True if the table has the pod: a constraint alone kept it waiting at the last judgement."""
+        """Return True if the table has the pod: at the last judgement, a constraint alone kept it from a node."""
         return uid in self._pods
 
     def forget(self, uid: str) -> None:
         self._pods.pop(uid, None)
 
     def clear(self) -> None:
-        """Forget all pods. For another leader, all times start anew."""
+        """Forget all pods, because this replica no longer leads. The next leader measures all times anew."""
         self._pods.clear()
 
 

@@ -45,7 +45,10 @@ class FilterResultCache:
             self._drop(next(iter(self._entries)))
 
     def take(self, request: SplitArgs | None) -> FilterResults | None:
-        """Return and remove the results for a request that is not decoded; ``None`` if no stored result matches it."""
+        """Return and remove the results for a request that is not decoded; ``None`` if no stored result matches it.
+
+        A result whose ``before`` is equal, but whose names are not, is removed too.
+        """
         if request is None:
             return None
         names, results = self._drop(request.before)

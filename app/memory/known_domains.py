@@ -20,7 +20,7 @@ MOST_DOMAINS: Final = 100
 class _ProfileDomains(Struct, frozen=True):
     """Options of a profile. ``declared``: domains by topology key.
 
-    ``remember``: seconds for which a domain stays known after its last node; ``None`` if only declared domains are.
+    ``remember``: seconds for which a domain stays known after it last had a node; ``None``: only declared ones are.
     """
 
     declared: Mapping[str, Collection[str]]

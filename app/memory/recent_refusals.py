@@ -97,7 +97,7 @@ class RecentRefusals:
         return self._counters.setdefault(cause, self._counter(plugin, reason[:LONGEST_REASON]))
 
     def count(self, cluster: Cluster, counts: dict[tuple[str, str], int]) -> Iterator[None]:
-        """Count the refused pods that are still pending, by plugin and profile, in short steps. Add to ``counts``.
+        """Add the numbers of refused pods that are still pending to ``counts``, by (plugin, profile), in short steps.
 
         Pods that no longer exist or have a node are forgotten.
         """

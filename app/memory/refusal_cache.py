@@ -51,7 +51,7 @@ The encoded entries are not included, because all verdicts share them (``_MOST_E
 """
 
 _MOST_ENTRIES: Final = 1 << 17
-"""Maximum number of encoded entries of all reasons together. Beyond this number, all entries are dropped.
+"""Maximum number of encoded entries of all reasons together. If there are more, the next new reason drops them all.
 
 It suffices for 5,000 nodes with 26 reasons, some 25 MB.
 """
@@ -280,7 +280,7 @@ class RefusalCache:
         return map(getitem, map(by_status.__getitem__, map(id, rejected)), names)
 
     def _entries_of(self, message: str) -> _Entries:
-        """Return the encoded entries for a reason. If there are too many entries, drop all."""
+        """Return the encoded entries for a reason. For a new reason, drop all entries first if there are too many."""
         entries = self._entries.get(message)
         if entries is None:
             if sum(map(len, self._entries.values())) > _MOST_ENTRIES:

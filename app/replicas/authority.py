@@ -137,7 +137,10 @@ class Authority:
 
     @property
     def trouble(self) -> str:
-        """Cause of the failure of the last reconciliation; empty if it succeeded."""
+        """Cause of the last failed reconciliation; empty after a success, and ``not read yet`` before the first result.
+
+        A conflict with the write of another replica does not change it.
+        """
         return self._problem
 
     def problem(self) -> str:
@@ -306,7 +309,7 @@ class Authority:
         return pair if pair.certificates else None
 
     def _check_ours(self, pair: Pair) -> None:
-        """Raise ``_ForeignData`` if Homeport did not issue the pair, and so must not overwrite it.
+        """Raise ``_ForeignData`` if the pair must not be overwritten: Homeport did not issue it, or it cannot be read.
 
         Accepts certificates that name an authority of Homeport as issuer, or that an authority in ``ca.crt`` issued.
         """

@@ -57,7 +57,7 @@ PrivateKey: TypeAlias = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class BadPair(ValueError):
-    """Raised for input that is not a valid certificate or key, or if the two do not match; the message says why."""
+    """Raised if a certificate or key cannot be used, for example if the two do not match; the message says why."""
 
 
 class Pair(Struct, frozen=True):
@@ -148,7 +148,7 @@ def certificate_info(certificates: bytes) -> CertificateInfo:
 def authority_info(authority: Pair) -> CertificateInfo:
     """Return the fields of the authority's first certificate.
 
-    Raises ``BadPair`` if certificate or key cannot be read, do not match, or do not belong to a CA.
+    Raises ``BadPair`` if the certificate or the key cannot be read, if they do not match, or if it is not a CA's.
     """
     certificate, _ = _read(authority)
     try:

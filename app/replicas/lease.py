@@ -124,7 +124,7 @@ class Election:
         self._sent_callers: Callers | None = None  # Schedulers in the last write; None before it, or if it failed.
         self._retired = self._resigned = False
         self.is_candidate = True
-        """True if this replica may take a free Lease; false until its snapshot is complete and others can verify it."""
+        """True if this replica may take the Lease: its snapshot is complete, and others can verify its certificate."""
 
     # state
 
@@ -250,9 +250,9 @@ class Election:
         return LeadershipTerm(self._terms, safe_at, self._inherited(), predecessor, together=self._has_ended_holder())
 
     def _inherited(self) -> Callers:
-        """Return the schedulers that the previous holder recorded; all schedulers if its record is lost.
+        """Return the schedulers in the Lease; all schedulers if it was deleted, or is held and has no valid list.
 
-        If a released Lease records ``*``, return none, so that single names are recorded again.
+        Without a Lease, or if a released one has ``*`` or no valid list, return none: names are then recorded again.
         """
         record = self.record
         if self._deleted:

@@ -71,7 +71,7 @@ _NOWHERE: Final = Route("nowhere")
 
 
 async def _at_once() -> None:
-    """Default for ``known_to_others`` of a replica that others can verify from the beginning."""
+    """Default for ``known_to_others``: others can verify the certificate of this replica from the beginning."""
 
 
 class Replica:
@@ -79,7 +79,7 @@ class Replica:
 
     ``post_seconds`` is the time limit of a Binding. ``clock`` is the clock of the election. ``on_change(leads)`` is
     called when this replica begins or stops to lead, and ``on_leader`` for each new holder. ``known_to_others`` waits
-    until other replicas can verify this one. ``ended`` returns the identities of processes that have ended.
+    until others can verify the certificate of this one. ``ended`` returns the identities of processes that have ended.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class Replica:
     async def admitted(self, namespace: str, seconds: float) -> str:
         """Wait at most ``seconds`` until binding is allowed in the namespace; return the result of ``may_bind``.
 
-        Returns at once if this replica does not lead.
+        If this replica does not lead, it does not wait for a take-over, only for fences that are still being raised.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -209,7 +209,7 @@ class Replica:
         return f"taking over: {self._doing}" if self._ready is not self._election.term else ""
 
     def role(self) -> str:
-        """Return "leader", or text that names the leader which this replica follows, for the readiness page."""
+        """Return text for the readiness page: "leader", the leader that this replica follows, or that none leads."""
         if self.leads:
             return "leader"
         leader = self._election.leader
@@ -239,7 +239,7 @@ class Replica:
         await self._background.stop()
 
     async def _become_candidate(self) -> None:
-        """Become a candidate once the snapshot is complete and other replicas can verify this one.
+        """Become a candidate once the snapshot is complete and other replicas can verify the certificate of this one.
 
         A replica that takes the Lease earlier cannot decide, and keeps the Lease from replicas that can.
         """
@@ -325,7 +325,7 @@ class Replica:
             _LOG.info("new leader", leader=record.holder_shown, address=record.address, transitions=record.transitions)
 
     async def _take_over(self, term: LeadershipTerm) -> None:
-        """Take over in the steps that the text of this module lists."""
+        """Take over in the steps that the docstring of this module lists."""
         self._doing = "waiting until the last bindings of the former leader are answered or timed out"
         while (left := term.safe_at - self._clock()) > 0:  # noqa: ASYNC110  # this clock can differ from the loop's clock
             await asyncio.sleep(left)

@@ -82,7 +82,7 @@ class PermissionCheck:
 
     ``missing``: rules that were not granted at the last successful check. ``problem``: why the last check failed; empty
     if it succeeded. ``on_checked``: called after each successful check with the number of missing permissions, without
-    those that only explain needs.
+    those that are needed only for explain (``only_explains``).
     """
 
     def __init__(

@@ -23,7 +23,7 @@ _SNAPSHOT: Final = "the snapshot of the cluster, which every decision needs"
 _DISCOVERY_SECONDS: Final = 3.0
 
 _BUILT_IN: Final = frozenset({"", "apps", "batch", "policy"})
-"""API groups whose kinds every cluster serves, among those that plugins use."""
+"""API groups of built-in kinds: every cluster serves all kinds of these groups that plugins use."""
 
 _BY_THE_RULE: Final = frozenset(
     {
@@ -56,7 +56,7 @@ class Permission(Struct, frozen=True):
 class PermissionNeed(Struct, frozen=True):
     """Permission that is needed. ``reason`` describes the function that fails without it.
 
-    ``only_explains``: true if only answers to people need it.
+    ``only_explains``: true if the permission is needed only for explain, and for no decision.
     """
 
     permission: Permission
@@ -67,7 +67,7 @@ class PermissionNeed(Struct, frozen=True):
 class Rule(Struct, frozen=True):
     """Rule of a role. It grants permissions that are all needed for the same ``reasons``.
 
-    ``only_explains``: true if only answers to people need them.
+    ``only_explains``: true if the permissions are needed only for explain, and for no decision.
     """
 
     group: str
@@ -219,7 +219,7 @@ def _of_plugins(uses: Iterable[Use], plurals: Mapping[Kind[Any], str]) -> Iterat
 def _of_explain(
     uses: Iterable[Use], deciding: Iterable[Use], plurals: Mapping[Kind[Any], str]
 ) -> Iterator[PermissionNeed]:
-    """Yield the needs of the kinds that only explain reads."""
+    """Yield the needs of kinds that are read only for explain, and for no decision."""
     known = {use.kind for use in deciding}
     by_kind: dict[Kind[Any], list[Use]] = {}
     for use in uses:

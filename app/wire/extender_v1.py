@@ -1,8 +1,10 @@
 """Decodes the extender/v1 requests of kube-scheduler.
 
-Go accepts keys in upper or lower case, and ``null`` for any list; so does this decoder. Keys in the usual case are
-decoded directly. If there are other keys, all keys are first normalized, which is slower. Source:
-``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kubernetes 1.36.
+Go accepts keys in any mix of upper and lower case, and ``null`` for any list. So does this decoder, for the keys and
+request sizes that ``app.wire.folding`` supports. Keys in the usual case are decoded directly. If a key of the outer
+object, or the key of the pod's spec or name, has another case, all keys are normalized first, which is slower.
+
+Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kubernetes 1.36.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Normalizes the case of keys in extender/v1 requests, because Go accepts keys in upper or lower case."""
+"""Normalizes the case of keys in extender/v1 requests, because Go accepts keys in any mix of upper and lower case."""
 
 from __future__ import annotations
 

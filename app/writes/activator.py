@@ -130,7 +130,10 @@ class ApiActivator:
             raise
 
     async def _activate(self, uid: str, entry: _Activation) -> float:
-        """Write the annotation of one pod if it still waits; return the seconds until the next pod may be written."""
+        """Write the annotation of one pod, unless the pod no longer waits or this process must not write.
+
+        Return the seconds until the next pod may be written.
+        """
         pod = self._cluster.pod(*entry.key)
         if pod is None or pod.uid != uid or not _waits(pod) or self._may_write():
             return 0.0
@@ -146,7 +149,7 @@ class ApiActivator:
         return self._pause()
 
     def _pause(self) -> float:
-        """Return the seconds until the next pod may be written; 0 for the first ``MOST_AT_ONCE`` pods in a row."""
+        """Return the seconds until the next pod may be written; 0 for ``MOST_AT_ONCE`` pods after an idle time."""
         now = self._clock()
         self._free_at = max(self._free_at, now - MOST_AT_ONCE * PAUSE_SECONDS) + PAUSE_SECONDS
         return max(0.0, self._free_at - now)

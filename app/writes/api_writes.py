@@ -260,7 +260,8 @@ class ApiWriter:
         """Send the request and return the answer. ``uid`` is the UID of the object to change; empty to create one.
 
         Raises ``ObjectGone`` after a 404, ``WriteConflict`` after a 409, and ``OSError`` after other failures. After a
-        404 the object is removed from the cache, and after a 409 its newest version is read and cached.
+        404, an object to change is removed from the cache. After a 409, the newest version is read and cached. If
+        this read fails, ``ObjectGone`` or ``OSError`` is raised instead.
         """
         try:
             return await send()

@@ -2,8 +2,8 @@
 
 Bindings that are sent together cost kube-apiserver and etcd less CPU: each single Binding wakes a dozen of their
 threads, and the Bindings of a batch share this cost. If four Bindings were sent within a window, the next ones are held
-until the window ends. Then they are sent one directly after the other. Their answers, and the writes of schedulers that
-follow, arrive together too.
+until the window ends, their batch is full, or no further Binding joins it. Then they are sent one directly after the
+other. Their answers, and the writes of schedulers that follow, arrive together too.
 
 At a low rate, Bindings are sent at once. They are also sent at once while a request waits for the result of a bind, and
 for one second after. A held Binding would delay that request. A client that binds one pod after the other gains nothing

@@ -38,7 +38,7 @@ _LOOK_SECONDS: Final = 0.01
 class NotBound(Exception):
     """Raised if a Binding must not be sent, so that the pod is not bound.
 
-    ``status`` is an Error, or a rejection, for example if the decision is no longer valid.
+    ``status``: a rejection, for example if the decision is no longer valid, or an Error.
     """
 
     def __init__(self, status: Status) -> None:
@@ -65,7 +65,7 @@ class BindClearance(Struct):
     check: PreSendCheck
     seconds_left: Callable[[], float]
     was_held: bool = False
-    """True once the first Binding has passed ``BindBatches``, so that a retry is not delayed again."""
+    """True once the first Binding was passed to ``BindBatches``, so that a retry does not wait for a batch again."""
     over: bool = False
     unclear: int = 0
     """Number of Bindings that were sent and have no known outcome. If it is not 0, the pod must stay assumed."""

@@ -74,8 +74,8 @@ class EventBudget(Struct):
 class Queue:
     """Queue of at most ``MOST_QUEUED`` series that wait to be written. Namespaces take turns.
 
-    One namespace can fill the queue alone. If the queue is full, a namespace with fewer entries can still add a series.
-    The newest series of the namespace with the most entries is then dropped.
+    One namespace can fill the queue alone. If the queue is full, the newest series of the namespace with the most
+    entries is dropped for a series of a namespace that has at least two entries fewer.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Queue:
         """Make room for one more series of ``namespace``.
 
         Return (true, dropped series) if there is room; the second item is ``None`` if no series was dropped. Return
-        (false, ``None``) if this namespace itself has, or would have, the most entries.
+        (false, ``None``) if with one more series no namespace would have more entries than this one.
         """
         if len(self) < MOST_QUEUED:
             return True, None

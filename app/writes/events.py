@@ -167,7 +167,7 @@ class ApiRecorder:
         self._filled.set()
 
     def _makes_room(self, namespace: str) -> bool:
-        """Make room in the queue for a series, and return true if there is room. Count a series that was dropped."""
+        """Make room in the queue for one series; return false if there is none. Count a series that is lost by this."""
         has_room, dropped = self._queue.make_room(namespace)
         if not has_room or dropped is not None:
             self._count("overflow")

@@ -33,7 +33,7 @@ Outcome = Literal["evicted", "gone", "changed", "refused", "unclear"]
 - ``evicted``: the pod is terminating or deleted; after a dry run, it could be evicted.
 - ``gone``: the pod was deleted before.
 - ``changed``: the pod was written since it was read, so nothing was evicted.
-- ``refused``: a budget, a webhook or a missing permission forbids it, or it could not be sent.
+- ``refused``: the API server refused it, for example because of a budget, or it was not sent.
 - ``unclear``: the request was sent, and its outcome is unknown.
 """
 
@@ -63,7 +63,7 @@ class Evictor:
 
     @property
     def seconds(self) -> float:
-        """Seconds after which a request that was sent has no effect any more."""
+        """Seconds after which a request that was sent can no longer take effect."""
         return self._seconds
 
     async def evict(self, victim: Pod, *, dry_run: bool = False) -> Eviction:
@@ -100,7 +100,10 @@ class Evictor:
         return newest
 
     async def nominate(self, pod: Pod, node_name: str) -> str:
-        """Nominate the pod, unless it has another nomination. Return why that failed, or an empty string."""
+        """Nominate the pod, unless it has another nomination or no longer waits.
+
+        Return why the pod is not nominated, or an empty string.
+        """
         problem = ""
         for _ in range(_ATTEMPTS):
             try:
@@ -128,8 +131,8 @@ class Evictor:
         """Remove the nomination and the annotation that ``nominate`` wrote. A nomination to another node stays. Raises
         ``OSError``.
 
-        Nothing is written if the pod is gone, has a node, or lacks the annotation for ``node_name``. Otherwise it is
-        written even if only the annotation changes, so that the scheduler tries the pod again.
+        Nothing is written if the pod is gone, has a node, or lacks the annotation for ``node_name``. Otherwise the pod
+        is written even if only the annotation changes, so that the scheduler tries it again.
         """
         problem = ""
         for _ in range(_ATTEMPTS):

@@ -1,6 +1,6 @@
 """Writes ``status.nominatedNodeName`` of pods.
 
-kube-scheduler tries the nominated node first, even if it is not among the nodes that it samples.
+kube-scheduler tries the nominated node first, even if its sample of the nodes does not contain this node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Nominated = Literal["taken", "gone", "forbidden", "failed"]
 - ``taken``: it is written.
 - ``gone``: the pod does not exist, or another pod has its name.
 - ``forbidden``: the permission is missing.
-- ``failed``: this process must not write, the API server refused the nomination, or the outcome is unknown.
+- ``failed``: it was not sent, the API server refused it for another cause, or the outcome is unknown.
 """
 
 

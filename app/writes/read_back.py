@@ -169,7 +169,7 @@ class BindConfirmation:
     def _overdue(self) -> list[Pod]:
         """Return the unconfirmed pods to read now.
 
-        A pod is first read ``CONFIRM_SECONDS`` after its bind was accepted, or at once if the outcome is unclear.
+        A pod is first read ``CONFIRM_SECONDS`` after this check has found it, or at once if the outcome is unclear.
         """
         now, assumed, known = self._clock(), self._cluster.assumed, self._retries
         pods = assumed.unconfirmed()

@@ -1,8 +1,10 @@
 """Closes holes in the ranks of ReplicaSets' pods, for profiles with the option ``rerank``.
 
-A deleted pod leaves a hole: its rank is free. If no new pod gets this rank, a scale-down can end above ``maxSkew``. So
-the pod with the highest rank in the domain gets the free rank. The annotation is written through ``pods/status``, which
-stores annotations too: Homeport patches the status of pods anyway, so this needs no further permission.
+The deletion cost of a pod is its negative rank within its domain: 0, -1, -2, … (``docs/spread.md``). A deleted pod
+leaves a hole: its rank is free. If no new pod gets this rank, a scale-down can end above ``maxSkew``. So the pod with
+the highest rank in the domain gets the free rank, or else a pod without a rank. The deletion cost is an annotation. It
+is written through ``pods/status``, which stores annotations too. Homeport patches the status of pods anyway, so this
+needs no further permission.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ Suggestion = tuple[Pod, int]
 class Reranks(Protocol):
     """Interface of a plugin with deletion costs. It is not part of the plugin contract.
 
-    ``reranks``: true if holes must be closed. PodTopologySpread implements it for the option ``scaleDown: Spread``.
+    ``reranks``: true if holes must be closed. In PodTopologySpread, this is the option ``rerank``.
     """
 
     reranks: bool
