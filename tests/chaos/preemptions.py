@@ -22,7 +22,7 @@ from tests.chaos import checker
 from tests.chaos.arena import Arena
 from tests.chaos.churn import GROUPS, NODES, PRIORITIES, Cluster
 from tests.chaos.report import Report, percentiles, progress
-from tests.chaos.victims import Sent, judge_victims, let_in
+from tests.chaos.victims import Sent, judge_victims, let_in, not_of_owners
 from tests.chaos.waves import EVIDENCE, QUICK_RETRIES, STOCK, TAINT, consistency, evidence
 from tests.controlplane import objects
 from tests.controlplane.controlplane import ControlPlane
@@ -172,13 +172,14 @@ def _judge(report: Report, arena: Arena, homeport: Homeport, evictions: Sequence
     history = arena.observer.history()
     order = checker.judge_order(history)
     found = judge_victims(history, evictions, kills)
+    violations, of_owners = not_of_owners(history, order.violations)
     report.add("pods bound", order.binds)
     report.add("pods for which others were evicted", found.preemptors)
     report.add("pods evicted", found.evicted)
     report.add("victims of the largest plan", found.largest_plan)
     report.add("Homeport killed", len(kills))
     targets: dict[str, Sequence[Any]] = {
-        "violations in the order of acceptance": order.violations,
+        "violations in the order of acceptance": violations,
         "budgets overrun": found.overrun,
         "victims of equal or higher priority, or never to be evicted": found.protected,
         "victims of unknown preemptors": found.without_preemptor,
@@ -189,6 +190,7 @@ def _judge(report: Report, arena: Arena, homeport: Homeport, evictions: Sequence
     for name, missed in targets.items():
         report.add(name, len(missed), 0)
         report.details[name] = [evidence(it) if isinstance(it, checker.Violation) else it for it in missed[:EVIDENCE]]
+    report.add("violations by a pod that was created on its node less than a second before", len(of_owners))
     report.add("excused by a deletion since the pod was created", len(order.excused))
     for what, apart in (("second plans", found.second_by), ("victims lost", found.alone_by)):
         for reason, each in sorted(apart.items()):

@@ -1,8 +1,8 @@
 """Judges preemptions for topology spread. As ``checker``, it imports nothing of the product.
 
 Its input is the history, and the Evictions that the product sent, from the API server's audit log. A victim is a pod
-that became terminating and for which the product had sent an Eviction. Its preemptor is the pod that was nominated to
-its node last: the product nominates a pod before it evicts for it, and evicts for one pod at a time.
+that became terminating when the API server answered an Eviction of the product for it. Its preemptor is the pod that
+was nominated to its node last: the product nominates a pod before it evicts for it, and evicts for one pod at a time.
 
 Some victims are lost for a reason that the product's documentation names: its process was killed, a higher pod took the
 place, a later Eviction was refused, or the preemptor was deleted. These are counted apart, by reason.
@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 from math import inf
 from typing import Final, TypeAlias
 
-from tests.chaos.checker import FINISHED, Event, Json, fits, hard_constraints, ordered
+from tests.chaos.checker import FINISHED, Event, Json, Violation, fits, hard_constraints, ordered
 
 PREEMPTING: Final = "homeport.dev/preempting"
 NEVER_EVICT: Final = "homeport.dev/never-evict"
@@ -109,7 +109,10 @@ class _Replay:
     """Pods, nominations, evictions and binds, in the order of acceptance."""
 
     def __init__(self, sent: Sequence[Sent], judgement: VictimJudgement) -> None:
-        self._evicted = {it.pod for it in sent if it.status not in _ERRORS}
+        self._answered: defaultdict[str, list[float]] = defaultdict(list)
+        for it in sent:
+            if it.status not in _ERRORS:
+                self._answered[it.pod].append(it.at)
         self._judgement = judgement
         self._pods: dict[str, Json] = {}
         self._budgets: dict[str, Json] = {}
@@ -144,7 +147,8 @@ class _Replay:
         if before is not None and not _ends(before) and (_ends(pod) or event.change == "DELETED"):
             if event.uid in self.preemptors:
                 self.preemptors[event.uid].gone = event.received
-            if name_of(pod) in self._evicted and node_of(before):
+            answers = self._answered.get(name_of(pod), ())
+            if node_of(before) and any(abs(at - event.received) <= _UNSURE_SECONDS for at in answers):
                 self._evict(Victim(before, event.revision, event.received))
 
     def _evict(self, victim: Victim) -> None:
@@ -252,6 +256,32 @@ class _Reasons:
                 statuses[it.pod].append(it.status)
         final = (it[-1] for it in statuses.values() if it[-1] != _CONFLICT or len(it) >= _ATTEMPTS)
         return any(it in _ERRORS and it != _NOT_FOUND for it in final)
+
+
+def not_of_owners(history: Iterable[Event], violations: Iterable[Violation]) -> tuple[list[Violation], list[Violation]]:
+    """Split violations. In the second list, a pod that an owner created on its node came just before the bind.
+
+    Such a pod can come while a bind is in flight, and nothing can prevent it.
+    """
+    events = ordered(history)
+    nodes = {it.found["metadata"]["name"]: it.found for it in events if it.kind == "Node"}
+    pods = [it for it in events if it.kind == "Pod"]
+    binds = {it.revision: it for it in pods}
+    created = [it for it in pods if it.change == "ADDED" and node_of(it.found)]
+    lists: tuple[list[Violation], list[Violation]] = [], []
+    for violation in violations:
+        bind = binds[violation.revision]
+        places = [
+            _labels(nodes[node_of(it.found)])
+            for it in created
+            if it.revision < bind.revision
+            and bind.received - it.received <= _UNSURE_SECONDS
+            and _concerns(bind.found, it.found)
+        ]
+        keys = {it["topologyKey"] for it in hard_constraints(bind.found)}
+        here = _labels(nodes[node_of(bind.found)])
+        lists[any(place.get(key) == here.get(key) for place in places for key in keys)].append(violation)
+    return lists
 
 
 def let_in(present: Sequence[Event]) -> list[str]:

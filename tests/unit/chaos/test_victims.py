@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.chaos.checker import Event, Json
-from tests.chaos.victims import NEVER_EVICT, PREEMPTING, Sent, VictimJudgement, judge_victims, let_in
+from tests.chaos.checker import Event, Json, judge_order
+from tests.chaos.victims import NEVER_EVICT, PREEMPTING, Sent, VictimJudgement, judge_victims, let_in, not_of_owners
 from tests.controlplane import objects
 from tests.unit.chaos.history import History
 
@@ -91,6 +92,26 @@ def test_a_pod_that_a_user_deletes_is_no_victim(story: Story) -> None:
     story.ends("low-1")
 
     assert 0 == story.judged().evicted
+
+
+def test_a_pod_that_ends_long_after_a_failed_eviction_is_no_victim(story: Story) -> None:
+    story.sent.append(Sent("low-1", 504, story.now - 60))
+    story.ends("low-1")
+
+    assert 0 == story.judged().evicted
+
+
+@pytest.mark.parametrize(("before", "expected"), [(0.5, 1), (60.0, 0)])
+def test_a_violation_by_a_pod_that_an_owner_creates_on_a_node(before: float, expected: int) -> None:
+    story = Story()
+    story.waits("high", HIGH)
+    pod = objects.pod("low", labels=WEB, node_name="a1", priority=LOW)
+    story.tell("Pod", "ADDED", {**pod, "status": {"phase": "Running"}})
+    story.events[-1] = replace(story.events[-1], received=story.now + 1 - before)
+    story.binds("high", "a2")
+    violations = judge_order(story.events).violations
+
+    assert (1, expected) == (len(violations), len(not_of_owners(story.events, violations)[1]))
 
 
 def test_a_budget_is_overrun_by_the_eviction_that_leaves_too_few(story: Story) -> None:
