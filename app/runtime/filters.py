@@ -289,7 +289,7 @@ class Filters:
 
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
         """Check a node before a bind: run PreFilter and Filter for it. ``in_flight``: other assumed pods that might not
-        be bound; some can wait at Permit.
+        be bound; some can wait at Permit. Raises ``PluginError`` or ``Unprepared``.
         """
         prepared = self.pre_filter(state, pod)
         if prepared.status is not SUCCESS:

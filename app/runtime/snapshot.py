@@ -81,5 +81,5 @@ class Nominations(Protocol):
 
     @property
     def generation(self) -> int:
-        """Number that changes with every change of the snapshot."""
+        """Number that changes with every change of the snapshot, except if an assumed pod is accepted or confirmed."""
         ...
