@@ -155,7 +155,7 @@ def create_web(
 def _pages_of(web: FastAPI) -> dict[str, str]:
     """Return the summary of each page that a browser can open, by path; the documentation first, if it is served.
 
-    A page with a required query parameter is left out.
+    Pages with a path parameter or a required query parameter are left out.
     """
     pages = {DOCS: "All endpoints, to read and to try"} if web.openapi_url else {}
     for path, methods in web.openapi()["paths"].items():
