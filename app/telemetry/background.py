@@ -92,7 +92,7 @@ class Background:
 
 
 async def _run(work: Work) -> None:
-    """Call ``work`` inside the task, so that an exception in the call itself also ends the task and restarts it."""
+    """Call ``work`` inside the task, so that the task is restarted even if the call itself raises an exception."""
     await work()
 
 
