@@ -330,7 +330,7 @@ class Guard:
 def timed_point(point: str) -> Callable[[M], M]:
     """Return a decorator that records the duration of each call of a method, which runs all plugins of the point.
 
-    The method's object must have ``guard`` and ``scheduler_name``.
+    Calls that raise ``Unprepared`` are not recorded. The method's object must have ``guard`` and ``scheduler_name``.
     """
 
     def decorate(method: M) -> M:

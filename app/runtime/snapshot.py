@@ -20,8 +20,8 @@ class NodeJournal(Protocol):
         ...
 
     def since(self, seen: int) -> Sequence[str] | None:
-        """Return the nodes that changed since ``now`` was ``seen``, deleted ones included; ``None`` if the journal no
-        longer has all these changes.
+        """Return the nodes that changed since ``now`` had the value ``seen``, deleted ones included; ``None`` if the
+        journal no longer has all these changes.
         """
         ...
 
