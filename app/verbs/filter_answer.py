@@ -22,7 +22,9 @@ from app.wire.extender_v1 import NodesRequest
 T = TypeVar("T")
 
 _PREFERS: Final = b"preferredDuringSchedulingIgnoredDuringExecution"
-"""Substring of each request about a pod with preferred affinity terms. An annotation can contain the text too."""
+"""Substring of each request about a pod with preferred affinity terms. An annotation can contain the text too. Then all
+passing nodes are returned, which does no harm.
+"""
 
 
 class FilterVerdict(Struct, frozen=True):

@@ -40,7 +40,7 @@ _EVICTING: Final = unresolvable("node(s) had pods that are being evicted for thi
 
 
 class PreemptingFilterVerb(FilterVerb):
-    """The filter verb. It reports refusals to the ``tracker``."""
+    """The filter verb. It reports to the ``tracker`` which pods pass, and which ones topology spread refuses."""
 
     def __init__(self, *parts: Any, lean: bool = False, tracker: PreemptionTracker) -> None:
         """``parts``: positional arguments of ``FilterVerb``."""
