@@ -35,7 +35,7 @@ LONGEST_QUIET_SECONDS: Final = 0.1
 """Maximum delay of the patch in seconds, if each new refusal of the pod delays it by ``QUIET_SECONDS`` again."""
 
 _SHORTEST_SECONDS: Final = 0.001
-"""Minimum seconds of a pause, so that each pause lets other tasks run."""
+"""Minimum seconds of a pause that is longer than 0, so that it lets other tasks run."""
 
 
 Effect = Literal["hit", "refused", "overtaken", "lost", "unanswered"]

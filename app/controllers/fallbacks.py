@@ -121,5 +121,5 @@ class SpreadFallbacks:
         if pod is None or pod.uid != uid or pod.terminating:
             return None
         if pod.node_name and self._cluster.assumed.get(uid) is None:
-            return None  # while the bind is in flight, it is checked again under the same rule
+            return None  # bound; an assumed pod stays in the table, because its bind is checked under the same rule
         return not self._not_usable(pod, self._profile_of(pod))

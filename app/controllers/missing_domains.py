@@ -64,7 +64,7 @@ class MissingDomains:
         self._reported: set[_Finding] = set()
 
     async def run(self) -> None:
-        """Check all workloads each minute until cancelled. One Event is written for each workload and finding."""
+        """Check all workloads each minute until cancelled. A finding of several checks in a row gets only one Event."""
         self._reported = set()
         while True:
             try:
@@ -102,7 +102,7 @@ class MissingDomains:
         self._reported = current
 
     def _see(self, key: str, present: dict[str, frozenset[str]]) -> Iterator[None]:
-        """Add the domains that have nodes now to ``present``, and remember them."""
+        """Add the domains of the topology key that have nodes now to ``present``, and remember them in the table."""
         while key not in present:
             try:
                 present[key] = frozenset(self._counts.values(key).values())

@@ -32,8 +32,8 @@ class CountedNominations:
         self._reserved: dict[str, tuple[ObjectKey, str, frozenset[str]]] = {}
 
     def on(self, cluster: Cluster) -> CountedNominations:
-        """Return the nominations in another snapshot of the same cluster, with the same record of the guard's
-        nominations.
+        """Return the nominations in another snapshot of the same cluster. The record of the guard's nominations and the
+        reserved places are shared.
         """
         other = CountedNominations(cluster)
         other._nodes, other._reserved = self._nodes, self._reserved

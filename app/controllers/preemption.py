@@ -176,7 +176,8 @@ class PreemptionController:
     async def _is_due_again(self, case: Preemptor) -> bool:
         """Wait for the next call for the pod, until its nomination is cleared, or until the next attempt is due.
 
-        Return false if none of these happens soon, or if the pod passed the filters or does not wait any more.
+        Return false if the pod passed the filters or does not wait any more. Without a next attempt, return false after
+        ``LONGEST_DELAY_SECONDS``.
         """
         until = self._clock() + LONGEST_DELAY_SECONDS
         was_nominated = bool(case.pod.nominated_node_name)

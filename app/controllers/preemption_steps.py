@@ -42,7 +42,8 @@ Result = Literal["bound", "refused", "not_nominated", "interrupted", "overtaken"
 """Result of a plan.
 
 - ``bound``: the pod has a node. ``withdrawn``: the pod does not wait any more.
-- ``refused``: a dry run was refused. ``not_nominated``: the nomination failed. In both cases, nothing was evicted.
+- ``refused``: a dry run was refused or failed. ``not_nominated``: the nomination failed. In both cases, nothing was
+  evicted.
 - ``interrupted``: an eviction was refused or failed after the nomination, or the process must not write any more.
 - ``overtaken``: another pod took the place. ``timed_out``: the pod was not bound in time.
 """
@@ -81,8 +82,8 @@ class PreemptionSteps:
         """Dry-run the evictions, nominate the pod, and evict the victims. Return ``None`` if the pod can be bound once
         the victims are gone, else the result of the plan.
 
-        ``evicted``: list to which the evicted victims are added. No request is sent whose time limit ends after
-        ``until``.
+        ``evicted``: list to which the evicted victims are added. ``until``: end of the plan. Each dry run, nomination
+        and eviction begins only if the time limit of its first request ends before then.
         """
         node = choice.node
         for victim in choice.pods:

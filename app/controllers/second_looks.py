@@ -40,7 +40,9 @@ class SecondLooks:
         """
 
     def refused(self, pod: Pod) -> None:
-        """Schedule a second look at a refused pod, unless one is already scheduled."""
+        """Schedule a second look at a refused pod, unless one is scheduled, ``_MOST`` pods wait, or no change of the
+        state behind the refusal could be detected.
+        """
         if pod.uid in self._timers or len(self._timers) >= _MOST:
             return
         signatures = self._signatures(pod)
@@ -67,7 +69,7 @@ class SecondLooks:
         except PluginError:
             return None  # the plugins' guard has logged the fault
         except Unprepared:
-            return None  # counts lack only for constraints that many events concern, so one soon activates the pod
+            return None  # counts are missing only for constraints that many events concern; these activate the pod
 
     async def run(self) -> None:
         """Evaluate queued pods one at a time and activate those that fit a node now, until cancelled."""

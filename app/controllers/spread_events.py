@@ -163,7 +163,10 @@ class SpreadEvents:
         return self._pods[uid].pause > 0, self._pods[uid].not_before
 
     def _report(self, uids: Sequence[str], block: SpreadBlock | None) -> None:
-        """Write the Event on pods that still wait, unless the last Event has the same verdict, or is too recent."""
+        """Report an evaluation to the fallbacks, set the time of the next one, and write the Event on pods that wait.
+
+        No Event is written if the last one has the same verdict, or is too recent.
+        """
         now = self._clock()
         for uid in uids:
             known = self._pods[uid]

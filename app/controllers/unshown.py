@@ -81,5 +81,8 @@ def _open_to(pod: Pod) -> Callable[[Node], bool]:
 
 
 def best(framework: Framework, pod: Pod, nodes: Candidates) -> list[str]:
-    """Return the names of the nodes with the highest score; ``nodes`` must not be empty. Raises ``PluginError``."""
+    """Return the names of the nodes with the highest score; ``nodes`` must not be empty.
+
+    Raises ``PluginError`` or ``Unprepared``.
+    """
     return framework.scoring.score(CycleState(), pod, nodes).best

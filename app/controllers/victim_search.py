@@ -108,7 +108,10 @@ def passes(cluster: Cluster, framework: Framework, pod: Pod, name: str) -> bool:
 
 
 def _lower(cluster: Cluster, pod: Pod) -> Iterator[list[Pod]]:
-    """Yield the running pods of lower priority in the pod's namespace. Each list is about ``_STEP`` further pods."""
+    """Yield lists of running pods of lower priority in the pod's namespace, beginning at a random place.
+
+    Each list is the result of examining ``_STEP`` pods, and can be empty.
+    """
     pods = cluster.pods_in(pod.namespace)
     for first in _rotated([*range(0, len(pods), _STEP)]):
         yield [it for it in pods[first : first + _STEP] if it.node_name and it.spec.priority < pod.spec.priority]

@@ -88,7 +88,7 @@ class BindingCycle:
     def deletion_cost_on(self, pod: Pod, node_name: str) -> int | None:
         """Return the deletion cost that a bind of the pod to the node would set; ``None`` if it would set none.
 
-        Records nothing. Raises ``PluginError``.
+        Unlike ``reserve``, the call changes no state of the plugin. Raises ``PluginError``.
         """
         for slot in self.slots["reserve"]:
             if isinstance(slot.plugin, DeletionCosts):

@@ -75,8 +75,8 @@ def subscribe_plugins(
 ) -> None:
     """Subscribe plugins to changes of objects of the kinds that they use.
 
-    If several profiles have a plugin, only the first profile's instance is subscribed. ``on_change`` registers a
-    listener for a kind.
+    If several profiles have a plugin, only the first profile's instance is subscribed. Plugins that run only in the
+    check before a bind are not subscribed. ``on_change`` registers a listener for a kind.
     """
     plugins: dict[str, Any] = {}
     for framework in frameworks.values():

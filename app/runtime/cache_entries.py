@@ -56,7 +56,9 @@ class CacheEntry:
         self._pod_seen = snapshot.pod_changes.now if pods else 0
 
     def changed(self, snapshot: Snapshot) -> Iterable[str] | None:
-        """Return the nodes that changed since the last call; ``None`` if any node can have changed."""
+        """Return the nodes that changed since the last call, or since the entry was created; ``None`` if any node can
+        have changed, because the journal no longer has all changes.
+        """
         if not self.pods:
             if self._node_seen == snapshot.node_changes.now:
                 return ()

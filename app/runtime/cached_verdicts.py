@@ -9,9 +9,9 @@ the predicates, and its invalidation was scattered over the code. Homeport has o
 one set lookup per node for all plugins.
 
 The cache is correct because of these rules. A node that was not evaluated does not pass. An Error is never cached. Some
-nodes are evaluated by the caller and never stored: nodes that the request sends in another version, the node on which
-the pod itself runs, and nodes with nominated pods. A change of an object of a declared kind replaces the entry. Entries
-that the last evaluation used stay available until the next one, even if they are evicted.
+nodes are evaluated by the caller and never stored: nodes that the request sends and the snapshot lacks in this version,
+the node on which the pod itself runs, and nodes with nominated pods. A change of an object of a declared kind replaces
+the entry. Entries that the last evaluation used stay available until the next one, even if they are evicted.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class CachedVerdicts(PluginEntry):
     def refresh(self, snapshot: Snapshot, evaluate: Evaluate) -> None:
         """Drop the verdicts on changed nodes. If few changed nodes were rejected, evaluate these again.
 
-        The stamp then stays the same if their rejections are unchanged.
+        The stamp then stays the same if their rejections are unchanged. If any node can have changed, drop all
+        verdicts. Raises ``PluginError``.
         """
         changed = self.changed(snapshot)
         if changed is None:
@@ -144,7 +145,7 @@ class CachedVerdicts(PluginEntry):
                 self.stamp = next(_SERIALS)
 
     def evaluate(self, names: Sequence[str], snapshot: Snapshot, evaluate: Evaluate) -> None:
-        """Evaluate nodes of the snapshot that have no verdict yet, and store the verdicts."""
+        """Evaluate nodes of the snapshot that have no verdict yet, and store the verdicts. Raises ``PluginError``."""
         if names:
             result = evaluate(self, names)
             self.rejected.update(result.rejected())

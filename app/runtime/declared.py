@@ -37,7 +37,8 @@ class UndeclaredKind(LookupError):
 class DeclaredObjects:
     """Implements ``framework.Objects`` for one plugin with the objects of ``kinds`` in ``objects``.
 
-    Raises ``UndeclaredKind`` for any other kind, and always for pods and nodes.
+    Methods that return objects of a kind, or their version, raise ``UndeclaredKind`` for any other kind, and always for
+    pods and nodes. The methods from ``annotated_pods`` on only look up pods and nodes. All plugins can call them.
     """
 
     __slots__ = ("_declared", "_get", "_in_namespace", "_known", "_objects", "_plugin", "_version")

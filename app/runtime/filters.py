@@ -170,7 +170,7 @@ class Filters:
     _timed_filter = timed_point("Filter")(_filter)
 
     def filter_all(self, state: CycleState, pod: Pod, nodes: Candidates) -> dict[str, Status]:
-        """Return the rejections by node, each of the first plugin that rejects it. Nominated pods are ignored."""
+        """Return the rejections by node, each from the first plugin that rejects the node. Ignores nominated pods."""
         rejected: dict[str, Status] = {}
         for slot in self.active_filters(state).every:
             new = self.filter_whole(slot, state, pod, nodes).rejected()
@@ -289,7 +289,7 @@ class Filters:
 
     def recheck(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Recheck:
         """Check a node before a bind: run PreFilter and Filter for it. ``in_flight``: other assumed pods that might not
-        be bound; some can wait at Permit.
+        be bound; some can wait at Permit. Raises ``PluginError`` or ``Unprepared``.
         """
         prepared = self.pre_filter(state, pod)
         if prepared.status is not SUCCESS:

@@ -116,7 +116,7 @@ class Framework:
 
     @property
     def plugins(self) -> dict[str, Any]:
-        """All plugins of the profile by name, without those that run only at bind."""
+        """All plugins of the profile by name, without those that run only in the check before a bind."""
         return {slot.name: slot.plugin for slots in self.slots.values() for slot in slots}
 
     def search_without(self, base: type[Any]) -> Search:
@@ -130,7 +130,7 @@ class Framework:
     def required_objects(self, pod: Pod, *, at_bind: bool = False) -> list[tuple[Kind[Any], str, str]]:
         """Return (kind, namespace, name) of objects that a decision about the pod needs and the snapshot lacks.
 
-        ``at_bind``: also for the plugins of the check before a bind. Raises ``PluginError``.
+        ``at_bind``: also for plugins that run only in the check before a bind. Raises ``PluginError``.
         """
         required: list[tuple[Kind[Any], str, str]] = []
         for slot in self._lookups_at_bind if at_bind else self._lookups:

@@ -202,11 +202,11 @@ class Guard:
         self.sampled = self._evaluations % SAMPLE_EVERY == 0
 
     def status(self, plugin: str, point: str, function: Callable[..., Any], *args: Any) -> Status:
-        """Call a plugin that must return a ``Status``. Raises ``PluginError``."""
+        """Call a plugin that must return a ``Status``. Raises ``PluginError`` or ``Unprepared``."""
         return self.checked(plugin, point, self.call(plugin, point, function, *args))
 
     def pair(self, plugin: str, point: str, expected: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a plugin that must return a tuple of two values, described by ``expected``. Raises ``PluginError``."""
+        """Call a plugin that must return two values (``expected``). Raises ``PluginError`` or ``Unprepared``."""
         answer = self.call(plugin, point, function, *args)
         if type(answer) is not tuple or len(answer) != _PAIR:
             raise self.wrong_answer(plugin, point, answer, expected)
@@ -330,7 +330,7 @@ class Guard:
 def timed_point(point: str) -> Callable[[M], M]:
     """Return a decorator that records the duration of each call of a method, which runs all plugins of the point.
 
-    The method's object must have ``guard`` and ``scheduler_name``.
+    Calls that raise ``Unprepared`` are not recorded. The method's object must have ``guard`` and ``scheduler_name``.
     """
 
     def decorate(method: M) -> M:

@@ -55,8 +55,8 @@ class _AnyDeviceClass:
 
 
 class OneNodeFilters:
-    """In-tree filters for one node. A filter has the profile's arguments for it if there are any, otherwise default
-    arguments.
+    """In-tree filters for one node. A filter whose plugin the profile enables has the profile's arguments, any other
+    filter the default arguments.
 
     ``core``: decoder of pods and nodes with the parts that these filters need. ``unasked``: in-tree filters that run
     neither here nor in the profile.

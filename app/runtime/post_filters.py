@@ -173,7 +173,7 @@ def answer_in_steps(
     PreFilter rejects the pod.
 
     ``seen``: returns the context for one step, which for example leaves the pod out of the snapshot. ``begin``: starts
-    the search. Raises ``PluginError``.
+    the search. Raises ``PluginError``, and the exceptions of the search except ``Unprepared``.
     """
     steps: PostFilterSteps | None = None
     while True:

@@ -8,9 +8,9 @@ from app.kube.core_v1 import Pod
 def has_precedence(nominated: Pod, node_name: str, pod: Pod) -> bool:
     """Return true if ``pod`` must leave room for the ``nominated`` pod on the node.
 
-    The nominated pod must have at least the same priority. In addition, it must be nominated to this node, or have no
-    nomination yet, or have a hard topology spread constraint that counts ``pod``. In the last two cases, a place is
-    reserved for it on all nodes of a domain.
+    The nominated pod must be another pod of at least the same priority. In addition, it must be nominated to this node,
+    or have no nomination yet, or have a hard topology spread constraint that counts ``pod``. In the last two cases, a
+    place is reserved for the nominated pod on all nodes of a domain.
     """
     if nominated.uid == pod.uid or nominated.spec.priority < pod.spec.priority:
         return False

@@ -108,7 +108,7 @@ class ResolvedProfile(Struct, frozen=True):
         """Return a profile with more plugins: those in ``lacking`` and those in ``bind_recheck``.
 
         The added plugins run after the profile's own, and only at the points of ``CHOOSING``. Plugins in ``lacking``
-        get their default weights, and their default arguments unless the profile has arguments for them.
+        get their default weights, and their default arguments unless ``args`` has arguments for them.
         """
         specs = {**{name: spec for name, (spec, _) in self.lacking.items()}, **self.specs}
         weights = {name: weight for name, (_, weight) in self.lacking.items()}
@@ -168,8 +168,8 @@ class ResolvedProfile(Struct, frozen=True):
             raise ProfileErrors([self.fault(plugin, "cannot say what it needs", fault)]) from fault
 
     def kinds(self) -> set[Kind[Any]]:
-        """Return the kinds that its plugins read besides pods and nodes. Raises ``ProfileErrors`` if ``needs`` of a
-        plugin fails.
+        """Return the kinds that its plugins read or write, besides pods and nodes. Raises ``ProfileErrors`` if
+        ``needs`` of a plugin fails.
         """
         return {use.kind for use in self.uses()}
 
@@ -189,7 +189,7 @@ def core_for(profiles: Iterable[ResolvedProfile]) -> CoreV1:
 
 
 def kinds_of(profiles: Iterable[ResolvedProfile]) -> list[Kind[Any]]:
-    """Return the kinds that plugins of ``profiles`` read besides pods and nodes, each once."""
+    """Return the kinds that plugins of ``profiles`` read or write, besides pods and nodes, each once."""
     return list(dict.fromkeys(kind for profile in profiles for kind in sorted(profile.kinds(), key=repr)))
 
 

@@ -1,8 +1,8 @@
 """Read-only mode for plugin calls that answer a query: their events, writes, binds and activations have no effect.
 
-Plugins, including their filters, are also called to explain a pod and to compute metrics. Within ``read_only()``, also
-in tasks that a plugin starts there, Events are dropped, writes and binds are refused, and no pod is activated. In this
-mode, a plugin must not change its own state; it can check ``is_read_only`` (``Handle.is_asked``).
+Homeport also calls plugins, including their filters, to explain a pod and to compute metrics. Within ``read_only()``,
+and in tasks that a plugin starts there, Events are dropped, writes and binds are refused, and no pod is activated. In
+this mode, a plugin must not change its own state; it can check ``is_read_only`` (``Handle.is_asked``).
 """
 
 from __future__ import annotations

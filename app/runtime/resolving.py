@@ -175,7 +175,7 @@ def _against_preempting(profile: ResolvedProfile) -> Iterable[Mistake]:
 
 
 def _can_have(spec: PluginSpec[Any] | None, point: str) -> bool:
-    """Return True if a plugin has the extension point. A plugin that is not registered is assumed to be a filter."""
+    """Return True if a plugin has the extension point. An unregistered plugin is assumed to have only ``filter``."""
     return point == "filter" if spec is None else has_point(spec, point)
 
 

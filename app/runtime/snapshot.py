@@ -20,8 +20,8 @@ class NodeJournal(Protocol):
         ...
 
     def since(self, seen: int) -> Sequence[str] | None:
-        """Return the nodes that changed since ``now`` was ``seen``, deleted ones included; ``None`` if the journal no
-        longer has all these changes.
+        """Return the nodes that changed since ``now`` had the value ``seen``, deleted ones included; ``None`` if the
+        journal no longer has all these changes.
         """
         ...
 
@@ -81,5 +81,5 @@ class Nominations(Protocol):
 
     @property
     def generation(self) -> int:
-        """Number that changes with every change of the snapshot."""
+        """Number that changes with every change of the snapshot, except if an assumed pod is accepted or confirmed."""
         ...

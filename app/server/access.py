@@ -69,9 +69,9 @@ class ListenerAccess(Struct, frozen=True):
     """Access rules of a listener.
 
     ``loopback``: the listener's address is a loopback address. ``certified``: callers of verbs need a certificate, with
-    one of the ``allowed`` names, if any are configured. ``readers``: names in certificates whose clients can read the
-    operator's pages; with ``open_reads`` every client can. ``pages``: the listener serves HTML pages, to which other
-    sites can link. ``our_names`` returns the names in our own current certificate.
+    one of the ``allowed`` names, if any are configured, or one of our own. ``readers``: names in certificates whose
+    clients can read the operator's pages; with ``open_reads`` every client can. ``pages``: the listener serves HTML
+    pages, to which other sites can link. ``our_names`` returns the names in our own current certificate.
     """
 
     role: Role

@@ -2,11 +2,11 @@
 
 A scheduler gives up after its ``httpTimeout``, so a later answer is useless. Each call therefore has a deadline, which
 counts from the first byte of its request. The number of calls to filter, prioritize, preempt and cycle in flight is
-limited. Further calls are rejected at once, because their answers would be late. Binds are never rejected, because
-kube-scheduler has hundreds in flight.
+limited. Further calls are rejected at once, because their answers would be late. The number of binds is not limited,
+because kube-scheduler can have hundreds in flight.
 
-Once its body is read, a call waits in a queue. One call of the queue is decided in each event-loop iteration. Otherwise
-a burst of calls would delay the reading of new requests.
+Once its body is read, a call waits in the queue of its ``Lane``. One call of the queue is decided in each event-loop
+iteration. Otherwise a burst of calls would delay the reading of new requests.
 
 Not here: the answer to a rejected call (``errors``).
 """

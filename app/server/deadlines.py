@@ -76,7 +76,9 @@ class TimedProtocol(HttpToolsProtocol):
             self._deadline = None
 
     def _head_expired(self) -> None:
-        """Close the connection, because no complete head was received in time."""
+        """Close the connection, because a head was not received completely in time, or the body of a rejected request
+        was not.
+        """
         self._deadline = None
         if not self.transport.is_closing():
             if self._in_message:  # a client that has sent nothing is not reported

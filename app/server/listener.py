@@ -50,8 +50,8 @@ class AcceptedConnection(asyncio.Protocol):
 
     @property
     def waiting_since(self) -> float | None:
-        """Time since which the connection waits for its client, on ``monotonic``; ``None`` while Homeport computes or
-        sends an answer.
+        """Time since which the connection waits for its client, on ``monotonic``; ``None`` while Homeport computes an
+        answer, or sends one that the client reads.
         """
         raise NotImplementedError
 

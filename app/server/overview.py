@@ -53,7 +53,7 @@ MOST_PODS: Final = 500
 
 
 UnusableHomes: TypeAlias = Callable[[int], Awaitable[tuple[int, list[dict[str, Any]]]]]
-"""Function (n) that returns the number of homes that are away or gone, and at most n of these homes as JSON."""
+"""Function (n) that returns the number of homes that are away or orphaned, and at most n of these homes as JSON."""
 
 
 class OverviewSources(Struct, frozen=True):
@@ -117,8 +117,9 @@ class _Pages:
         self._sources = sources
 
     def freshness(self) -> Mapping[str, str]:
-        """Return a header with the age of the snapshot in seconds, unless it is a saved cluster. If no decision is
-        possible, a second header says why.
+        """Return a header with the age of the snapshot in seconds: the highest age of all feeds that watch now. Without
+        such a feed, for example for a saved cluster, the header is left out. If no decision is possible, another header
+        says why.
         """
         feed = self._sources.feed
         ages = [it.age for it in feed.states().values() if it.state == "watching"]

@@ -150,7 +150,7 @@ def _declared(scope: Scope) -> int:
 
 async def _read_ahead(receive: Receive) -> tuple[Receive, bool]:
     """Read the body within ``BODY_SECONDS``, up to about ``MOST_BYTES``. Return a receiver that repeats the body, and
-    true if the body is complete.
+    whether the body is complete.
 
     From that receiver, the application can read the rest of an oversized body. For a late body, the receiver raises
     ``TimeoutError``. This function raises ``ClientDisconnect``.

@@ -163,7 +163,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
     @property
     def waiting_since(self) -> float | None:
         """Time since which the connection waits for its client; ``None`` while the answer to a complete request is
-        computed or sent.
+        computed or sent. A client that does not read the answer is waited for, too.
 
         It is the time of the first byte of the latest request, or of the accept if there was no request.
         """

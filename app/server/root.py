@@ -49,7 +49,7 @@ def root_router(version: str, pages: Callable[[], Mapping[str, str]], verbs: Ite
 
 
 def wants_html(accept: str) -> bool:
-    """Return true if an Accept header contains HTML. Browsers send such a header; curl does not."""
+    """Return true if an Accept header names HTML and does not exclude it (``q=0``). Browsers name it; curl does not."""
     for part in accept.lower().split(","):
         kind, *parameters = (it.strip() for it in part.split(";"))
         if kind in ("text/html", "application/xhtml+xml"):

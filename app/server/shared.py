@@ -38,7 +38,8 @@ class _Answer(Struct, frozen=True):
 
 
 class SharedAnswer:
-    """JSON answer that is computed once for all readers. A request for an old answer makes it compute a newer one.
+    """JSON answer that is computed once for all readers. A request that finds an old answer starts the computation of a
+    newer one.
 
     ``compute`` runs in short steps. Only the first readers wait for it. Later readers get the last answer while a
     newer one is computed; the header ``Age`` has its age in seconds.

@@ -2,8 +2,8 @@
 they change.
 
 New connections use the latest valid certificates; open connections are kept. If new certificates cannot be used, an
-error is logged and the former ones stay in use. Each reload creates new contexts, because a
-failed ``load_cert_chain`` leaves a context broken.
+error is logged and the former ones stay in use. Each reload creates new contexts, because a failed ``load_cert_chain``
+leaves a context broken.
 
 Not here: access rules (``access``), connections (``protocol``).
 """

@@ -47,8 +47,8 @@ If Homeport closed the connection first, a POST sent at that moment would fail, 
 CLOSE_SECONDS: Final = 14.0
 """Seconds from the first signal until unfinished requests are aborted.
 
-Requests that are unfinished when ``leave`` has ended get at least one more second, and at most
-``_MOST_CLOSE_SECONDS``.
+But requests that are unfinished when ``leave`` has ended get at least one more second, and at most
+``_MOST_CLOSE_SECONDS``. So they are aborted earlier if ``leave`` ends early.
 """
 
 _MOST_CLOSE_SECONDS: Final = 10.0
@@ -155,7 +155,7 @@ def create_web(
 def _pages_of(web: FastAPI) -> dict[str, str]:
     """Return the summary of each page that a browser can open, by path; the documentation first, if it is served.
 
-    A page with a required query parameter is left out.
+    Pages with a path parameter or a required query parameter are left out.
     """
     pages = {DOCS: "All endpoints, to read and to try"} if web.openapi_url else {}
     for path, methods in web.openapi()["paths"].items():
@@ -228,10 +228,10 @@ class _Server(uvicorn.Server):
 
 
 def run(web: FastAPI, listeners: Sequence[Listener], leave: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; requests in flight are aborted after ``CLOSE_SECONDS``.
+    """Serve until SIGINT or SIGTERM.
 
     ``web``: the application with the lifespan. ``leave``: called after the signal; requests are served until it has
-    ended.
+    ended. Requests that are then unfinished get the time that ``CLOSE_SECONDS`` describes, and are aborted after it.
     """
     server(web, listeners, leave).run()
 

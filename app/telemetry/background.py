@@ -21,7 +21,9 @@ RECOVERED_SECONDS: Final = 10.0
 """Seconds after which a restarted task that still runs counts as recovered from its last exception."""
 
 GIVEN_UP_SECONDS: Final = 60.0
-"""Seconds after which a task that has not recovered makes ``/livez`` fail. The kubelet then restarts the container."""
+"""Seconds since the first exception of a task after which ``/livez`` fails, if the task has not recovered. The kubelet
+then restarts the container.
+"""
 
 Work = Callable[[], Awaitable[None]]
 OnFault = Callable[[BaseException], None]
@@ -30,7 +32,7 @@ OnFault = Callable[[BaseException], None]
 class Background:
     """Runs named tasks, and restarts those that raise an exception. A task that returns is not restarted.
 
-    Exceptions are logged, at most once a minute per task. ``/livez`` fails with the text of ``problem``.
+    Exceptions are logged, at most once a minute per task. While ``problem`` returns a text, ``/livez`` fails with it.
     """
 
     def __init__(self) -> None:
@@ -90,7 +92,7 @@ class Background:
 
 
 async def _run(work: Work) -> None:
-    """Call ``work`` inside the task, so that an exception in the call itself also ends the task and restarts it."""
+    """Call ``work`` inside the task, so that the task is restarted even if the call itself raises an exception."""
     await work()
 
 

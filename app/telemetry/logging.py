@@ -122,7 +122,7 @@ def _text(fault: BaseException) -> str:
 
 
 def _crashed(kind: type[BaseException], fault: BaseException, trace: TracebackType | None) -> None:
-    """Log an uncaught exception of the main thread."""
+    """Log an uncaught exception of the main thread. Python prints a ``KeyboardInterrupt`` and the like itself."""
     if issubclass(kind, Exception):
         _LOG.critical("crashed", where="main", traceback=_text(fault))
     else:

@@ -1,7 +1,7 @@
 """Defines all metrics of Homeport, except those that are read from other objects at scrape time.
 
-If kube-scheduler has the same metric, its name and labels are equal except for the prefix, which is ``scheduler_``
-there (docs/adr/0025-metrics-names.md). Durations are in seconds.
+If kube-scheduler or client-go has the same metric, its name and labels are equal except for the prefix: ``scheduler_``
+there, or none for metrics of client-go (docs/adr/0025-metrics-names.md). Durations are in seconds.
 """
 
 from __future__ import annotations

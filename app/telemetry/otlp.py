@@ -1,8 +1,9 @@
 """Implements tracing with OpenTelemetry's SDK.
 
 A thread of the SDK sends the spans in batches to a collector, by OTLP over HTTP. Import this module only if the extra
-``otlp`` is installed. Sampling is decided before a span is created, so an untraced request costs only one random
-number. If the collector is slow or unreachable, up to 2,048 spans are queued, and further spans are dropped.
+``otlp`` is installed. Sampling is decided before a span is created, so an untraced request costs almost nothing: one
+random number, or the parsing of the caller's trace header. If the collector is slow or unreachable, up to 2,048 spans
+are queued, and further spans are dropped.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class _Span:
 
 
 class _LoggingExporter(SpanExporter):
-    """Exporter that logs the first failed export, and the first successful one after it."""
+    """Exporter that logs only the first of several failed exports in a row, and the first successful one after them."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter

@@ -1,4 +1,4 @@
-"""Standard error stream that never raises an exception and does not block.
+"""Standard error stream whose writes never raise an exception, and do not block unless a disk hangs.
 
 Lines that cannot be written are dropped and counted. A full disk, a closed pipe, or a pipe with a stalled reader must
 not affect the process. So each part of a line is written only after ``select`` has reported that the write will not
@@ -19,7 +19,10 @@ from prometheus_client.registry import Collector
 
 
 class StandardError(io.RawIOBase):
-    """Raw stream over a file descriptor. ``descriptor``: ``None`` drops all lines. ``dropped``: their number."""
+    """Raw stream over a file descriptor. ``descriptor``: ``None`` if all lines are dropped.
+
+    ``dropped``: number of dropped lines so far, including those that were cut off.
+    """
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor

@@ -17,7 +17,7 @@ _OTHERS: Final = "(others)"
 
 
 class Throttle:
-    """Admits one log line per key in ``seconds``, and counts the suppressed ones."""
+    """Admits at most one log line per key in each period of ``seconds``, and counts the suppressed ones."""
 
     def __init__(self, seconds: float = LINE_SECONDS, clock: Callable[[], float] = monotonic) -> None:
         self._seconds = seconds

@@ -54,7 +54,7 @@ The first attempt has no effect if the bind has not reached Permit yet.
 """
 
 _TAKE_OVER_FRACTION: Final = 0.9
-"""Fraction of the remaining time for which a bind waits until this replica has taken over as leader.
+"""Maximum fraction of the caller's remaining time that a bind waits until this replica has taken over as leader.
 
 The rest of the time is needed to return an error if this replica has not taken over by then.
 """
@@ -144,8 +144,9 @@ class BindVerb:
     async def _transaction(self, args: BindingArgs, deadline: float) -> asyncio.Task[Answer]:
         """Return the running transaction for this pod and node, or start one.
 
-        If a transaction of this pod for another node is running, wait until it has ended. If the pod waits at Permit,
-        reject it there, because the scheduler has chosen a new node. Raises ``VerbFailure`` (``out_of_time``).
+        If a transaction for another node, or for an earlier pod of this name, is running, wait until it has ended. If
+        its pod waits at Permit, reject it there, because the scheduler has made a new decision. Raises ``VerbFailure``
+        (``out_of_time``).
         """
         key = (args.namespace, args.name)
         while (running := self._running.get(key)) is not None:

@@ -144,7 +144,7 @@ def requested_nodes(
     """Return the candidates, based on the current snapshot.
 
     ``names``: node names of the request; ``None`` if it has whole nodes (``sent``). Names in ``unreadable`` are not
-    candidates. A whole node is evaluated with the content that the request has.
+    candidates. A whole node is evaluated with the content that the request has, even if it is in ``unreadable``.
     """
     if names is None:
         return _by_object(sent or (), nodes, core)

@@ -147,7 +147,10 @@ async def decode_limited(decode: Callable[[bytes], T], body: bytes | memoryview,
 
 
 class PendingBindsConflict(Exception):
-    """A node passes, but might lack room for the pod together with pods whose bind is expected (``uids``)."""
+    """A node passes, but might lack room for the pod together with all pods whose bind is expected.
+
+    ``uids``: those of these pods that can get such a node.
+    """
 
     def __init__(self, uids: frozenset[str]) -> None:
         super().__init__()
@@ -174,10 +177,11 @@ async def decide_beside_pending(
 def require_room(
     framework: Framework, state: CycleState, pod: Pod, passed: Sequence[str], expected: ExpectedPods
 ) -> None:
-    """Check that each node of ``passed`` has room for the pod and for all pods in ``expected`` that can be bound there.
+    """Check that nodes of ``passed`` have room for the pod together with all pods in ``expected``.
 
-    ``state``: state of the search that found the nodes. ``expected``: pods whose bind is expected, each with its
-    possible nodes. Raises ``PendingBindsConflict`` if a node might lack room, ``PluginError`` or ``Unprepared``.
+    Only nodes that at least one of these pods can get are checked. ``state``: state of the search that found the nodes.
+    ``expected``: pods whose bind is expected, each with its possible nodes. Raises ``PendingBindsConflict`` if a node
+    might lack room, ``PluginError`` or ``Unprepared``.
     """
     if expected and passed and (uids := framework.search.blocking_pods(state, pod, passed, expected)):
         raise PendingBindsConflict(uids)

@@ -83,8 +83,8 @@ class CycleVerb:
     def next_of(self, pending: Sequence[tuple[Pod, float]]) -> Pod:
         """Return the pod that QueueSort puts first; if several are equal, the first of these in ``pending``.
 
-        ``pending``: pods, each with the time at which it was queued. Raises ``VerbFailure``, also for pods of several
-        profiles, because each profile has its own order.
+        ``pending``: at least one pod, each with the time at which it was queued. Raises ``VerbFailure``, also for pods
+        of several profiles, because each profile has its own order.
         """
         require_snapshot(self._context.problem)
         frameworks = [self._context.require_framework(pod) for pod, _ in pending]

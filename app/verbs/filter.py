@@ -30,7 +30,7 @@ class FilterVerb:
     """The filter verb. Rejected nodes are returned in ``FailedAndUnresolvableNodes``.
 
     Reasons must not change from call to call: if they did, kube-scheduler would retry the pod in a loop. ``lean``: see
-    ``AnswerForm``. ``answered``: called after each answer about a pod that has a profile here.
+    ``AnswerForm``. ``answered``: called after each answer, except errors, about a pod that has a profile here.
     """
 
     def __init__(

@@ -22,7 +22,9 @@ from app.wire.extender_v1 import NodesRequest
 T = TypeVar("T")
 
 _PREFERS: Final = b"preferredDuringSchedulingIgnoredDuringExecution"
-"""Substring of each request about a pod with preferred affinity terms. An annotation can contain the text too."""
+"""Substring of each request about a pod with preferred affinity terms. An annotation can contain the text too. Then all
+passing nodes are returned, which does no harm.
+"""
 
 
 class FilterVerdict(Struct, frozen=True):
@@ -78,7 +80,9 @@ class AnswerForm(Struct, frozen=True):
         return Answer(body, "nothing_to_do")
 
     def answer(self, verdict: FilterVerdict) -> Answer:
-        """Return the answer with all passing nodes. A lean answer lists rejected nodes only if no node passes."""
+        """Return the answer. Its passing nodes are all of ``verdict.passed``. If there are any, a lean answer lists no
+        rejected nodes.
+        """
         passed, rejected = verdict.passed, verdict.rejected
         outcome: Outcome = "feasible" if passed else ("no_fit" if verdict.names else "nothing_to_do")
         if self.lean and passed:  # kube-scheduler reads the reasons only if no node passes

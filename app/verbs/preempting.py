@@ -40,7 +40,7 @@ _EVICTING: Final = unresolvable("node(s) had pods that are being evicted for thi
 
 
 class PreemptingFilterVerb(FilterVerb):
-    """The filter verb. It reports refusals to the ``tracker``."""
+    """The filter verb. It reports to the ``tracker`` which pods pass, and which ones topology spread refuses."""
 
     def __init__(self, *parts: Any, lean: bool = False, tracker: PreemptionTracker) -> None:
         """``parts``: positional arguments of ``FilterVerb``."""
@@ -74,10 +74,11 @@ class PreemptingFilterVerb(FilterVerb):
         return Answer(_with_failed(body, planned, whole=names is None), "no_fit") if planned else answer
 
     def _evaluate(self, framework: Framework, form: AnswerForm, pod: Pod, *request: Any) -> FilterVerdict:
-        """Evaluate nodes as ``FilterVerb`` does. While there is a plan for the pod, only its node passes, and only
-        after the last eviction was sent.
+        """Evaluate nodes as ``FilterVerb`` does. While there is a plan for the pod, no node passes until the last
+        eviction was sent, and then only the planned node, if the request has it.
 
-        Otherwise an eviction could follow the bind, or the pod could be bound to another node after some evictions.
+        Otherwise an eviction could follow the bind, or the pod could be bound to another node after the evictions. If
+        the request lacks the planned node, the verdict after the last eviction is that of ``FilterVerb``.
         """
         verdict = super()._evaluate(framework, form, pod, *request)
         planned = self._tracker.planned(pod.uid) if framework.preempts else ""

@@ -42,8 +42,8 @@ class Settlements:
     async def wait_next_after(self, count: int, uid: str, seconds: float) -> None:
         """Like ``wait_next``, for a pod whose own bind (``uid``) is in flight.
 
-        Return at once if the number of settled binds is no longer ``count``. Raises ``NotBound`` if all other binds in
-        flight wait here too, because the binds would then wait for each other without end.
+        Return at once if the number of settled binds is no longer ``count``. Raises ``NotBound`` after ``seconds``, or
+        at once if all other binds in flight wait here too, because the binds would then wait for each other.
         """
         if self.count != count:
             return

@@ -16,7 +16,7 @@ _MOST_OFFERED: Final = 3
 """Maximum number of names in a suggestion."""
 
 _SHORTLIST: Final = 32
-"""Number of names that are compared letter by letter, because that takes 50 µs for each."""
+"""Maximum number of names that are compared letter by letter, because that takes 50 µs for each."""
 
 _NAMES_PER_STEP: Final = 256
 

@@ -55,7 +55,10 @@ class Target:
         self._args = args
 
     async def looked_up_pod(self) -> Pod:
-        """Return the pod. Read it from the API server first if it is not in the snapshot, or is an assumed pod."""
+        """Return the pod. Read it from the API server first, unless the snapshot has it with this UID and not assumed.
+
+        Raises ``NotBound``.
+        """
         namespace, name = self._args.namespace, self._args.name
         known = self._cluster.pod(namespace, name)
         if known is None or known.uid != self._args.uid or self._cluster.assumed.get(known.uid) is not None:
