@@ -1,7 +1,7 @@
 """Preemption for topology spread: evicts pods of lower priority for a pod that only topology spread rejects.
 
-kube-scheduler does not preempt for constraints that Homeport judges, because an extender's rejections are final. The
-controller handles each refused pod of a profile with ``preemption: Own`` in these steps::
+kube-scheduler does not preempt for constraints that Homeport judges, because Homeport returns the rejected nodes as
+unresolvable. The controller handles each refused pod of a profile with ``preemption: Own`` in these steps::
 
     refused --> quiet --> find victims --> plan in hand --> dry-run all evictions --> nominate the pod
                   ^            |                                                            |
