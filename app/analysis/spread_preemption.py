@@ -1,7 +1,8 @@
 """Finds evictions that would let a pod in which only topology spread constraints keep waiting.
 
 If Homeport decides about spread, kube-scheduler does not preempt for these constraints, because Homeport returns the
-rejected nodes as unresolvable. The victims are those that a profile with ``preemption: Own`` evicts. Nothing is evicted here.
+rejected nodes as unresolvable. The victims are those that a profile with ``preemption: Own`` evicts. Nothing is evicted
+here.
 """
 
 from __future__ import annotations
