@@ -111,7 +111,7 @@ function homeOf({ home, groups }) {
   const rows = [
     ["node", home.node ? link(["node", home.node], home.node) : "none yet"],
     ["state", home.cause || home.state.replaceAll("_", " ")],
-    ["policy", `${home.policy}: ${home.effect}${until}${home.policy === "hard" ? "; with soft it could start elsewhere" : ""}`],
+    ["policy", `${home.policy}: ${home.effect}${until}${home.policy === "hard" ? "; soft would allow other nodes" : ""}`],
     refusals.length > 0 && ["other reasons", refusals.join("; ")],
   ].filter(Boolean);
   return section(

@@ -10,7 +10,8 @@ const VARIANTS = [
   ["full", "no room to restart", "All pods there end, and the nodes have no room for new ones. The zone still counts for spread."],
 ];
 const TEMPLATED = ["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "VirtualMachine"];
-const RESTARTS = ["Deployment", "StatefulSet"];
+const RESTARTS = "A change of the template restarts all its pods.";
+const COSTS = { Deployment: RESTARTS, StatefulSet: RESTARTS, Job: "Only a new Job can have another template." };
 
 const LIMITS = "Pods that wait already are not counted. Nothing is changed in the cluster.";
 const UNTIL = "No new pod is made until the node is deleted or gets the out-of-service taint.";
@@ -97,7 +98,7 @@ function cure({ change, changesTried }, kind) {
   const isSpec = change.field.startsWith("spec.");
   const template = kind === "CronJob" ? "spec.jobTemplate.spec.template." : TEMPLATED.includes(kind) ? "spec.template." : "";
   const field = `${isSpec ? template : ""}${change.field}`.split(/(?<=\.)/).flatMap((part) => [part, h("wbr")]);
-  const cost = isSpec && RESTARTS.includes(kind) && " A change of the template restarts all its pods.";
+  const cost = isSpec && COSTS[kind] && ` ${COSTS[kind]}`;
   return ["Would help: ", h("code", null, field, `: ${change.value}`), `; then ${change.waiting} would wait.`, cost];
 }
 
