@@ -54,7 +54,7 @@ function remedies(json) {
         h("div", null, h("code", null, homesCommand("release", json.home.owner))),
         h("div", null,
           `Cost: ${kind === "VirtualMachine" ? "the VM" : `the ${kind}`} starts elsewhere and gets a new home. `,
-          `Homeport does not touch volumes: data on ${json.home.node} stays there, and a volume bound to it keeps the pod there.`,
+          `Homeport does not touch volumes: data on ${json.home.node} stays there, and a volume bound to that node keeps the pod there.`,
         ),
         h("div", null, "Undo: ", h("code", null, homesCommand("move", json.home.owner, json.home.node)), "; it moves no running pod."),
       ],

@@ -89,7 +89,7 @@ function why(it) {
   const more = it.total > it.feasible + it.opens ? " (and other reasons)" : "";
   const refusal = it.reasons.length > 0 && `${it.plugin ? `${it.plugin}: ` : ""}${it.reasons.join(", ")}${more}`;
   const judged = it.notJudged.length > 0 ? ", as far as judged here" : "";
-  if (isUnplaced(it)) return [`Fits${judged}.`, refusal && h("div", { class: "hint" }, `Other nodes: ${refusal}`)];
+  if (isUnplaced(it)) return [`Fits${judged}: see above.`, refusal && h("div", { class: "hint" }, `Other nodes: ${refusal}`)];
   return [refusal, it.opens > 0 && h("div", { class: "hint" }, `${counted(it.opens, "node")} would fit but for this${judged}.`)];
 }
 

@@ -44,7 +44,7 @@ function constraint(it, nodes, waiting) {
   const unit = { [nodes.zoneKey]: "zone", [HOST]: "node" }[it.topologyKey] ?? "domain";
   const domains = it.domains.map((domain) => ({ ...domain, closed: closedBy(nodes, it.topologyKey, domain.name) }));
   const next = domains.filter((domain) => domain.takes && !domain.closed).map((domain) => domain.name);
-  const not = hard && waiting > 0 ? `, so this rule alone does not keep ${counted(waiting, "pod")} waiting` : "";
+  const not = hard && waiting > 0 ? `, so it is not this rule alone that keeps ${counted(waiting, "pod")} waiting` : "";
   const rows = domains.map((domain) => [
     domain.name,
     ...(hasNodes ? [String(domain.nodes)] : []),

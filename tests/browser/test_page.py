@@ -232,7 +232,7 @@ def test_the_limit_is_not_over_the_limit_and_a_cordoned_node_is_not_preferred(wa
     assert "not allowed: skew would be 2" in zones.locator("tr", has_text="eu-1b").inner_text()
     assert "fewest pods, but cordoned" in nodes.locator("tr", has_text="node-a4").inner_text()
     text = page.locator("main").inner_text()
-    assert "the next pod can go to eu-1c, so this rule alone does not keep 2 pods waiting." in text
+    assert "the next pod can go to eu-1c, so it is not this rule alone that keeps 2 pods waiting." in text
     assert "Now the fullest has 3, and the emptiest 1." in text
     assert "DoNotSchedule only stops new pods; running pods stay where they are." in text
 
