@@ -77,9 +77,9 @@ function isUnplaced(it) {
 function unplaced(pods) {
   const schedulers = some([...new Set(pods.map((it) => it.schedulerName))], 3);
   return pods.length > 0 && h("p", null,
-    badge("warn", `${counted(pods.length, "pod fits a node but is", "pods fit a node but are")} not placed yet`),
-    `: check that ${schedulers} runs, then read the events: `,
-    h("code", null, "kubectl describe pod NAME -n NAMESPACE"),
+    badge("warn", counted(pods.length, "pod")),
+    ` ${pods.length === 1 ? "fits a node but is" : "fit a node but are"} not placed yet: check that ${schedulers} runs, `,
+    "then read the events: ", h("code", null, "kubectl describe pod NAME -n NAMESPACE"),
     dataDate() && ". Events of that time may be gone.",
   );
 }
