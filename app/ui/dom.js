@@ -33,18 +33,16 @@ export function link(parts, ...children) {
   return h("a", { href: route(...parts) }, ...children);
 }
 
-/** Return a section with a heading. */
+/** Return a section with a heading. A script can give it the focus. */
 export function section(title, ...children) {
-  return h("section", null, h("h2", null, title), ...children);
+  return h("section", { tabindex: "-1" }, h("h2", null, title), ...children);
 }
 
 /** Return a table. `columns`: headings; a heading that ends with # is a number, and is shown on the right. */
 export function table(caption, columns, rows) {
   const isNumber = columns.map((it) => it.endsWith("#"));
   const heads = columns.map((it, at) => h("th", { scope: "col", class: isNumber[at] && "number" }, it.replace(/#$/, "")));
-  const body = rows.map((row) =>
-    h("tr", null, row.map((cell, at) => h("td", { class: isNumber[at] && "number" }, cell))),
-  );
+  const body = rows.map((row) => h("tr", null, row.map((cell, at) => h("td", { class: isNumber[at] && "number" }, cell))));
   const made = h("table", null, h("caption", null, caption), h("thead", null, h("tr", null, heads)), h("tbody", null, body));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, made);
 }

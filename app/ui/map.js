@@ -29,9 +29,7 @@ export function mapOf(nodes, waiting, lit = null) {
 function legend(lit) {
   const mark = (state) =>
     h("span", null,
-      s(
-        "svg",
-        { class: "cell legend", viewBox: "0 0 18 18", "aria-hidden": "true" },
+      s("svg", { class: "cell legend", viewBox: "0 0 18 18", "aria-hidden": "true" },
         s("rect", { class: "node", width: 18, height: 18 }),
         s("path", { class: "mark", d: MARKS[state] }),
       ),
@@ -79,8 +77,7 @@ function cell([name, cpu, , pods, state], x, y, lit) {
   const here = lit?.[name] ?? 0;
   const text = [name, cpu === null ? "CPU unknown" : `${cpu} % of CPU requested`, counted(pods, "pod"), STATES[state] ?? state];
   if (lit) text.push(`${here} of this workload`);
-  const made = s(
-    "a",
+  const made = s("a",
     { href: route("node", name), "aria-label": text.join(", "), transform: `translate(${x} ${y})`, class: "cell" },
     s("rect", { class: "node", width: CELL, height: CELL }),
     height > 0 && s("rect", { class: cpu > 100 ? "used over" : "used", y: CELL - height, width: CELL, height }),
@@ -94,12 +91,7 @@ function nodeTable(nodes, lit) {
   const percent = (it) => (it === null ? "unknown" : `${it} %`);
   const rows = nodes.zones.flatMap((zone) =>
     zone.nodes.map(([name, cpu, memory, pods, state]) => [
-      zone.name,
-      link(["node", name], name),
-      STATES[state] ?? state,
-      percent(cpu),
-      percent(memory),
-      String(pods),
+      ...[zone.name, link(["node", name], name), STATES[state] ?? state, percent(cpu), percent(memory), String(pods)],
       ...(lit ? [String(lit[name] ?? 0)] : []),
     ]),
   );

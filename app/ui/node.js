@@ -44,8 +44,11 @@ function nodeResources(json) {
   return section("Resources", tableOr(unread, "What its pods request", ["Resource", "Requested#", "Of#"], rows));
 }
 
+function nameOfOwner({ kind, namespace, name }) {
+  return `${kind} ${namespace}/${name}`;
+}
+
 function homesOf(living) {
-  const nameOfOwner = ({ kind, namespace, name }) => `${kind} ${namespace}/${name}`;
   const rows = living.map((it) => [nameOfOwner(it.owner), stateOf(it), it.machine.replaceAll("_", " "), it.policy]);
   return rows.length > 0 && section("Homes on this node", table("Homes on this node", ["Owner", "State", "Its pod is", "Policy"], rows));
 }
@@ -57,20 +60,14 @@ function pods(json) {
       ? "none"
       : link(["workload", it.namespace, it.workloadKind, it.workload], `${it.workloadKind}/${it.workload}`),
   ]);
-  return section(
-    "Pods",
-    h("p", null, counted(json.podCount, "pod")),
-    rows.length > 0 && table("Pods on this node", ["Pod", "Workload"], rows),
-  );
+  const made = rows.length > 0 && table("Pods on this node", ["Pod", "Workload"], rows);
+  return section("Pods", h("p", null, counted(json.podCount, "pod")), made);
 }
 
 function drain(name) {
   const answer = async () => (await read(path(["drain"], { node: name }))).json.items.flatMap(plan);
-  return section(
-    "What if it is drained?",
-    h("p", { class: "hint" }, "Nothing is changed in the cluster."),
-    onClick("Compute the drain", answer),
-  );
+  const hint = h("p", { class: "hint" }, "Nothing is changed in the cluster.");
+  return section("What if it is drained?", hint, onClick("Compute the drain", answer));
 }
 
 const OUTCOMES = { placed: "good", waiting: "bad", lost: "bad", blocked: "warn", notJudged: "plain", notReached: "plain" };
@@ -90,11 +87,7 @@ function plan(of) {
     rows.length > 0 && table("Where each pod goes", ["Pod", "Outcome", "Then"], rows),
     budgets.length > 0 && table("PodDisruptionBudgets", ["Budget", "Evictions allowed now#", "Pods here#", "Blocked#"], budgets),
     of.homes.length > 0 &&
-      table(
-        "Homes left behind",
-        ["Owner", "Then"],
-        of.homes.map((it) => [`${it.owner.kind} ${it.owner.namespace}/${it.owner.name}`, it.then]),
-      ),
+      table("Homes left behind", ["Owner", "Then"], of.homes.map((it) => [nameOfOwner(it.owner), it.then])),
     spread.length > 0 &&
       details("spread", "Spread before and after", () => table("Skew of each constraint", ["Workload", "Spread over", "Skew"], spread)),
   ].filter(Boolean);

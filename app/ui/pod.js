@@ -1,6 +1,6 @@
 // The page of a pod: the verdict, what would help, and why each node is refused.
 
-import { path, read } from "./api.js";
+import { dataDate, path, read } from "./api.js";
 import { badge, bar, counted, details, h, link, route, section, table, tableOr } from "./dom.js";
 
 const VERDICTS = {
@@ -25,8 +25,9 @@ export async function pod([namespace, name], query) {
       h("p", { class: "verdict" }, badge(...(VERDICTS[json.verdict] ?? ["plain", json.verdict])), `: ${json.summary}`),
       json.verdict === "Fits" &&
         h("p", { class: "hint" },
-          `A node fits, but ${json.schedulerName} has not placed the pod yet. Its events say what was tried last: `,
+          `It is not placed yet: check that ${json.schedulerName} runs. Its events say what was tried last: `,
           h("code", null, `kubectl describe pod ${name} -n ${namespace}`),
+          dataDate() && ". Events of that time may be gone.",
         ),
       remedies(json),
       json.home && homeOf(json),
@@ -43,44 +44,55 @@ export async function pod([namespace, name], query) {
 function remedies(json) {
   if (json.verdict === "Bound") return null;
   const kind = json.home?.owner.kind;
+  const more = json.feasible.length > 0 ? "more node" : "node";
   const list = json.remedies.map((it, at) =>
-    h("li", null,
-      h("b", null, it.change),
-      `: then ${counted(it.opens, "more node")} would fit `,
+    h("li", null, h("b", null, it.change), `: then ${counted(it.opens, more)} would fit `,
       details(`remedy-${at}`, "which", () =>
         h("div", null, nodeLinks(it.nodes), it.pods.length > 0 && h("p", null, `Pods: ${it.pods.join(", ")}`)),
       ),
       it.sort === "ReleaseHome" && [
-        h("div", null, h("code", null, releaseOf(json.home.owner))),
-        h("div", null, `Cost: ${kind === "VirtualMachine" ? "the VM" : `the ${kind}`} starts elsewhere and gets a new home.`),
+        h("div", null, h("code", null, homesCommand("release", json.home.owner))),
+        h("div", null,
+          `Cost: ${kind === "VirtualMachine" ? "the VM" : `the ${kind}`} starts elsewhere and gets a new home. `,
+          `Homeport does not touch volumes: data on ${json.home.node} stays there, and a volume bound to that node keeps the pod there.`,
+        ),
+        h("div", null, "Undo: ", h("code", null, homesCommand("move", json.home.owner, json.home.node)), "; it moves no running pod."),
       ],
     ),
   );
-  const which = list.length === 1 ? "This change" : "Any one of these changes";
-  const opens = json.verdict === "NoNodeFits" ? "lets it in" : "opens more nodes";
+  const which = list.length === 1 ? "this change" : "any one of these changes";
+  const opens = list.length === 1 ? counted(json.remedies[0].opens, more) : `at least one ${more}`;
   const judged = json.remedies.some((it) => it.provedBy === "partial") ? ", as far as judged here" : "";
   if (list.length > 0)
     return section(
       "What would help",
-      h("p", { class: "hint" }, `${which} ${opens}${judged}. Tried on a copy of the cluster.`),
+      h("p", { class: "hint" }, `With ${which} it would fit on ${opens}${judged}. Tried on a copy of the cluster.`),
       h("ul", { class: "remedies" }, list),
       uncordon(json),
     );
   if (json.impossible.length > 0)
     return section("What cannot work", h("ul", null, json.impossible.map((it) => h("li", null, it))));
-  return json.feasible.length === 0 && section("What would help", h("p", null, "No single change that Homeport knows helps."));
+  const none = "No single change that Homeport knows helps.";
+  return json.feasible.length === 0 && section("What would help", h("p", null, none), uncordon(json));
 }
 
-/** Return why the uncordon of the home does not help, if the answer says so. */
+/** Return why the uncordon of the home does not help, and what helps instead, if the answer says so. */
 function uncordon({ home, homeTaints = [], groups }) {
   const refusals = home === null ? [] : refusalsAt(home.node, groups);
   const others = refusals.filter((it) => !["NodeUnschedulable", "TaintToleration", "PodTopologySpread"].includes(it.plugin));
+  const taints = homeTaints.map((it) => `the taint ${it}`).join(", ");
   const why = [
-    homeTaints.length > 0 && `the pod does not tolerate ${homeTaints.map((it) => `the taint ${it}`).join(", ")}`,
+    taints && `the pod does not tolerate ${taints}`,
     others.length > 0 && `${others.map((it) => it.plugin).join(", ")} also refuses the pod there`,
   ].filter(Boolean);
   const isStuck = why.length > 0 && refusals.some((it) => it.plugin === "NodeUnschedulable");
-  return isStuck && h("p", null, h("b", null, `uncordon ${home.node}`), ` alone does not help: ${why.join(", and ")}.`);
+  const isSpread = refusals.some((it) => it.plugin === "PodTopologySpread");
+  const isKnown = others.length === 0 && !isSpread && home?.cause === "cordoned" && !taints.includes("node.kubernetes.io/");
+  const untried = "No other reason is known there; this was not tried.";
+  return isStuck && [
+    h("p", null, h("b", null, `uncordon ${home.node}`), ` alone does not help: ${why.join(", and ")}.`),
+    isKnown && h("p", null, h("b", null, "To keep the home"), `: uncordon ${home.node}, and also tolerate or remove ${taints}. `, untried),
+  ];
 }
 
 /** Return why a node refuses the pod, apart from the rule about its home. */
@@ -88,8 +100,8 @@ function refusalsAt(node, groups) {
   return groups.find((it) => it.nodes.includes(node))?.reasons.filter((it) => it.plugin !== "StickyNode") ?? [];
 }
 
-function releaseOf({ kind, name, namespace, slot }) {
-  return `homeport homes release ${kind.toLowerCase()}/${name}${slot && `/${slot}`} -n ${namespace}`;
+function homesCommand(verb, { kind, name, namespace, slot }, node = "") {
+  return `homeport homes ${verb} ${kind.toLowerCase()}/${name}${slot && `/${slot}`}${node && ` ${node}`} -n ${namespace}`;
 }
 
 function homeOf({ home, groups }) {
@@ -99,7 +111,7 @@ function homeOf({ home, groups }) {
   const rows = [
     ["node", home.node ? link(["node", home.node], home.node) : "none yet"],
     ["state", home.cause || home.state.replaceAll("_", " ")],
-    ["policy", `${home.policy}: ${home.effect}${until}`],
+    ["policy", `${home.policy}: ${home.effect}${until}${home.policy === "hard" ? "; soft would allow other nodes" : ""}`],
     refusals.length > 0 && ["other reasons", refusals.join("; ")],
   ].filter(Boolean);
   return section(
@@ -113,9 +125,7 @@ function whyNot(json) {
   const rows = json.groups.map((it, at) => [
     String(it.count),
     it.reasons.map((reason) =>
-      h("div", null,
-        h("b", null, reason.plugin),
-        `: ${reason.reasons.join(", ")}`,
+      h("div", null, h("b", null, reason.plugin), `: ${reason.reasons.join(", ")}`,
         json.judges[reason.plugin] && h("span", { class: "hint" }, ` (decided by ${json.judges[reason.plugin]})`),
       ),
     ),
@@ -155,9 +165,7 @@ function numbers(title, { columns, rows }) {
   const cells = rows.map((row) =>
     row.map((cell, column) => {
       if (column === allowed) return cell ? badge("good", "takes the pod") : badge("bad", "refuses the pod");
-      return column === at
-        ? h("span", { class: "counted" }, bar(cell, most), String(cell))
-        : String(cell);
+      return column === at ? h("span", { class: "counted" }, bar(cell, most), String(cell)) : String(cell);
     }),
   );
   return table(title, heads, cells);

@@ -1,7 +1,7 @@
 // The first page: what waits, what is uneven, which homes are away, and the map of the nodes.
 
 import { dataDate, dataTime, read, readIfNewer } from "./api.js";
-import { badge, counted, h, link, section, since, tableOr } from "./dom.js";
+import { badge, counted, h, link, section, since, some, tableOr } from "./dom.js";
 import { mapOf } from "./map.js";
 
 export const HOMES = "homes?limit=500";
@@ -23,9 +23,9 @@ export async function start() {
     content: () => [
       h("h1", null, "The cluster, as Homeport sees it"),
       h("ul", { class: "tiles" },
-        tile(pending.total, "pod waits for a node", "pods wait for a node"),
-        tile(skews.total, "workload is spread unevenly", "workloads are spread unevenly"),
-        tile(homes.total, "home is away or gone", "homes are away or gone"),
+        tile(0, pending.total, "pod waits for a node", "pods wait for a node"),
+        tile(1, skews.total, "workload is spread unevenly", "workloads are spread unevenly"),
+        tile(2, homes.total, "home is away or gone", "homes are away or gone"),
         h("li", null, h("b", null, nodes.json.total.toLocaleString("en")), ` ${nodes.json.total === 1 ? "node" : "nodes"}`),
       ),
       h("p", { class: "hint" }, HOME),
@@ -37,8 +37,14 @@ export async function start() {
   };
 }
 
-function tile(number, one, many) {
-  return h("li", { class: number ? "warn" : "good" }, h("b", null, number.toLocaleString("en")), ` ${number === 1 ? one : many}`);
+/** Return a card that leads to a section of the page. `at`: position of the section. */
+function tile(at, number, one, many) {
+  const go = (event) => {
+    event.preventDefault();
+    document.querySelectorAll("main section")[at].focus();
+  };
+  const text = [h("b", null, number.toLocaleString("en")), ` ${number === 1 ? one : many}`];
+  return h("li", { class: number ? "warn" : "good" }, h("a", { href: "#/", onclick: go }, text));
 }
 
 function waiting(pending) {
@@ -52,6 +58,7 @@ function waiting(pending) {
   const caption = `Longest wait at the top${dataDate() && `. Waits are measured at ${dataDate()}, the date of the data`}`;
   return section(
     "Pods that wait for a node",
+    unplaced(pending.items.filter(isUnplaced)),
     tableOr("No pod waits.", caption, ["Pod", "Waits", "Nodes that fit", "Why it waits"], rows),
     more > 0 && h("p", null, `${counted(more, "more pod")} not shown.`),
   );
@@ -62,15 +69,27 @@ function fits(it) {
   return badge(it.feasible === 0 ? "bad" : "warn", `${it.feasible} of ${it.total}`);
 }
 
+function isUnplaced(it) {
+  return it.judged && !it.gated && it.feasible > 0;
+}
+
+/** Return what to do about pods that fit but have no node. */
+function unplaced(pods) {
+  const schedulers = some([...new Set(pods.map((it) => it.schedulerName))], 3);
+  return pods.length > 0 && h("p", null,
+    badge("warn", counted(pods.length, "pod")),
+    ` ${pods.length === 1 ? "fits a node but is" : "fit a node but are"} not placed yet: check that ${schedulers} runs, `,
+    "then read the events: ", h("code", null, "kubectl describe pod NAME -n NAMESPACE"),
+    dataDate() && ". Events of that time may be gone.",
+  );
+}
+
 function why(it) {
   if (it.gated) return "It has scheduling gates, so no scheduler tries it.";
-  const refusal = it.reasons.length > 0 && `${it.plugin ? `${it.plugin}: ` : ""}${it.reasons.join(", ")}`;
-  if (it.judged && it.feasible > 0)
-    return [
-      `Fits, but ${it.schedulerName} has not placed it yet. Next: see its events.`,
-      refusal && h("div", { class: "hint" }, `Other nodes: ${refusal}`),
-    ];
+  const more = it.total > it.feasible + it.opens ? " (and other reasons)" : "";
+  const refusal = it.reasons.length > 0 && `${it.plugin ? `${it.plugin}: ` : ""}${it.reasons.join(", ")}${more}`;
   const judged = it.notJudged.length > 0 ? ", as far as judged here" : "";
+  if (isUnplaced(it)) return [`Fits${judged}: see above.`, refusal && h("div", { class: "hint" }, `Other nodes: ${refusal}`)];
   return [refusal, it.opens > 0 && h("div", { class: "hint" }, `${counted(it.opens, "node")} would fit but for this${judged}.`)];
 }
 

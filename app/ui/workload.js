@@ -24,7 +24,7 @@ export async function workload([namespace, kind, name]) {
       ),
       json.skews.length === 0
         ? section("Spread", h("p", null, "No profile of Homeport judges a spread constraint of it."))
-        : [...json.skews].sort((one, other) => isHard(other) - isHard(one)).map((it) => constraint(it, nodes.json)),
+        : [...json.skews].sort((one, other) => isHard(other) - isHard(one)).map((it) => constraint(it, nodes.json, waiting.length)),
       mapOf(nodes.json, waiting, json.nodes),
       removal(json),
       !isReport && explain(namespace, kind, name),
@@ -36,7 +36,7 @@ function isHard(it) {
   return it.whenUnsatisfiable === "DoNotSchedule";
 }
 
-function constraint(it, nodes) {
+function constraint(it, nodes, waiting) {
   const pods = it.domains.map((domain) => domain.pods);
   const [most, least] = [Math.max(1, ...pods), Math.min(...pods)];
   const hard = isHard(it);
@@ -44,6 +44,7 @@ function constraint(it, nodes) {
   const unit = { [nodes.zoneKey]: "zone", [HOST]: "node" }[it.topologyKey] ?? "domain";
   const domains = it.domains.map((domain) => ({ ...domain, closed: closedBy(nodes, it.topologyKey, domain.name) }));
   const next = domains.filter((domain) => domain.takes && !domain.closed).map((domain) => domain.name);
+  const not = hard && waiting > 0 ? `, so it is not this rule alone that keeps ${counted(waiting, "pod")} waiting` : "";
   const rows = domains.map((domain) => [
     domain.name,
     ...(hasNodes ? [String(domain.nodes)] : []),
@@ -60,16 +61,12 @@ function constraint(it, nodes) {
     ),
     h("p", null,
       next.length > 0
-        ? `By this ${hard ? "rule" : "wish"} alone, the next pod ${hard ? "can go to" : "prefers"} ${some(next)}.`
+        ? `By this ${hard ? "rule" : "wish"} alone, the next pod ${hard ? "can go to" : "prefers"} ${some(next)}${not}.`
         : domains.some((domain) => domain.takes)
           ? `Each ${unit} that this rule leaves to the next pod is cordoned, not ready or tainted.`
           : `No ${unit} takes the next pod.`,
     ),
-    table(
-      `Pods by ${it.topologyKey} (${it.whenUnsatisfiable})`,
-      ["Domain", ...(hasNodes ? ["Nodes#"] : []), "Pods", "One more pod"],
-      rows,
-    ),
+    table(`Pods by ${it.topologyKey} (${it.whenUnsatisfiable})`, ["Domain", ...(hasNodes ? ["Nodes#"] : []), "Pods", "One more pod"], rows),
     it.domainCount > it.domains.length && h("p", null, `${it.domainCount - it.domains.length} more domains are not shown.`),
   );
 }
@@ -83,9 +80,9 @@ function judgedBy(it, domain) {
   const hard = isHard(it);
   if (domain.takes && domain.closed) return ["plain", `${hard ? "allowed" : "fewest pods"}, but ${domain.closed}`];
   if (domain.takes) return hard ? ["good", "allowed"] : ["plain", "preferred"];
-  if (isOver(it, domain)) return [hard ? "bad" : "warn", "over the limit"];
+  if (isOver(it, domain)) return hard ? ["bad", "not allowed: over the limit"] : ["warn", "over the limit"];
   if (!hard) return ["plain", "not preferred"];
-  return ["plain", domain.pods - it.minimum === it.maxSkew ? "full: one more would break it" : "not allowed"];
+  return ["plain", domain.pods - it.minimum === it.maxSkew ? `not allowed: skew would be ${it.maxSkew + 1}` : "not allowed"];
 }
 
 /** Return why a domain takes no usual pods, if the map of the nodes shows it: no node of it is ready. */
@@ -96,12 +93,8 @@ function closedBy(nodes, key, name) {
 }
 
 function removal(json) {
-  const row = (it, at) => [
-    String(at + 1),
-    link(["pod", json.namespace, it.name], it.name),
-    it.node ? link(["node", it.node], it.node) : "none",
-    since(it.created),
-  ];
+  const nodeOf = (it) => (it.node ? link(["node", it.node], it.node) : "none");
+  const row = (it, at) => [String(at + 1), link(["pod", json.namespace, it.name], it.name), nodeOf(it), since(it.created)];
   const rows = () => table("Pods, in the order of a scale-down", ["Order#", "Pod", "Node", "Age"], json.pods.map(row));
   return section(
     "What a scale-down removes first",

@@ -7,8 +7,11 @@ import { NODES, podsBy } from "./start.js";
 const VARIANTS = [
   ["tainted", "nodes unreachable", "An outage: the nodes still exist but are tainted. The zone still counts for spread."],
   ["gone", "nodes deleted", "The nodes no longer exist. The zone no longer counts for spread."],
-  ["full", "nodes full", "The nodes stay but have no room: all their pods must start elsewhere. The zone still counts for spread."],
+  ["full", "no room to restart", "All pods there end, and the nodes have no room for new ones. The zone still counts for spread."],
 ];
+const TEMPLATED = ["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Job", "VirtualMachine"];
+const RESTARTS = "A change of the template restarts all its pods.";
+const COSTS = { Deployment: RESTARTS, StatefulSet: RESTARTS, Job: "Only a new Job can have another template." };
 
 const LIMITS = "Pods that wait already are not counted. Nothing is changed in the cluster.";
 const UNTIL = "No new pod is made until the node is deleted or gets the out-of-service taint.";
@@ -22,9 +25,7 @@ export async function zones([key]) {
       `Zones by ${key}`,
       ["Zone", "Nodes#", "Pods#", ...VARIANTS.map(([, name]) => `Waiting if ${name}`)],
       json.domains.map((it) => [
-        link(["zone", key, it.value], it.value),
-        String(it.nodes),
-        String(it.pods),
+        ...[link(["zone", key, it.value], it.value), String(it.nodes), String(it.pods)],
         ...VARIANTS.map(([variant]) => outcome(it[variant])),
       ]),
     ),
@@ -64,7 +65,7 @@ function answer(value, it) {
   return [
     h("p", { class: "verdict" },
       badge(waits + of.notRecreated > 0 ? "bad" : "good", `If ${value} becomes unreachable`),
-      `: of ${counted(of.lost, "pod")} hit${evicted(of)}, ${of.placed} would be placed elsewhere, ${waits} would wait, `,
+      `: of ${counted(of.lost, "pod")} hit${evicted(of)}, ${of.placed} would fit elsewhere, ${waits} would wait, `,
       `and ${of.notRecreated} would be lost for good${forever.length > 0 ? `: ${some(forever, 3)}` : ""}.`,
     ),
     stuck.length > 0 && h("ul", null, stuck.slice(0, 5).map(line)),
@@ -75,7 +76,7 @@ function line(of) {
   const { waiting, notEnded } = of.tainted;
   return h("li", null,
     linkTo(of),
-    waiting > 0 && [`: ${waiting} would wait. `, cure(of.tainted)],
+    waiting > 0 && [`: ${waiting} would wait. `, cure(of.tainted, of.kind)],
     notEnded > 0 && `: ${notEnded} would stay Terminating. ${UNTIL}`,
   );
 }
@@ -92,10 +93,13 @@ function linkTo(of) {
   return link(of.kind === "Pod" ? ["pod", of.namespace, of.name] : ["workload", of.namespace, of.kind, of.name], nameOf(of));
 }
 
-function cure({ change, changesTried }) {
+function cure({ change, changesTried }, kind) {
   if (change === null) return `${changesTried ? "No change of one field that was tried helps. " : ""}Its page explains its pods.`;
-  const field = change.field.split(/(?<=\.)/).flatMap((part) => [part, h("wbr")]);
-  return ["Would help: ", h("code", null, field, `: ${change.value}`), `; then ${change.waiting} would wait.`];
+  const isSpec = change.field.startsWith("spec.");
+  const template = kind === "CronJob" ? "spec.jobTemplate.spec.template." : TEMPLATED.includes(kind) ? "spec.template." : "";
+  const field = `${isSpec ? template : ""}${change.field}`.split(/(?<=\.)/).flatMap((part) => [part, h("wbr")]);
+  const cost = isSpec && COSTS[kind] && ` ${COSTS[kind]}`;
+  return ["Would help: ", h("code", null, field, `: ${change.value}`), `; then ${change.waiting} would wait.`, cost];
 }
 
 function explained() {
@@ -114,7 +118,7 @@ function summary(it) {
   return section(
     "All pods",
     h("p", { class: "hint" }, "Lost for good: no controller makes the pod again on another node."),
-    table("Pods of the zone in each case", ["If", "Pods hit#", "Placed elsewhere#", "Waiting", "Lost for good"], rows),
+    table("Pods of the zone in each case", ["If", "Pods hit#", "Fit elsewhere#", "Waiting", "Lost for good"], rows),
   );
 }
 
@@ -127,21 +131,16 @@ function forGood(number) {
 }
 
 function workloads(it) {
-  const rows = it.workloads.map((of) => [
-    linkTo(of),
-    h("div", null, String(of.running), where(of)),
-    ...VARIANTS.map(([variant]) => story(of[variant])),
-  ]);
-  return section(
-    "Each workload",
-    table("Workloads with pods in the zone", ["Workload", "Running now", ...VARIANTS.map(([, name]) => `If ${name}`)], rows),
-  );
+  const stories = (of) => VARIANTS.map(([variant]) => story(of[variant], of.kind));
+  const rows = it.workloads.map((of) => [linkTo(of), h("div", null, String(of.running), where(of)), ...stories(of)]);
+  const columns = ["Workload", "Running now", ...VARIANTS.map(([, name]) => `If ${name}`)];
+  return section("Each workload", table("Workloads with pods in the zone", columns, rows));
 }
 
-function story(of) {
+function story(of, kind) {
   if (of === null) return "–";
   const gone = of.notRecreated > 0 && [", ", forGood(of.notRecreated), " lost for good"];
-  return h("div", null, `${of.lost} hit${evicted(of)}, ${of.placed} placed elsewhere, waiting: `, outcome(of), gone, change(of));
+  return h("div", null, `${of.lost} hit${evicted(of)}, ${of.placed} fit elsewhere, waiting: `, outcome(of), gone, change(of, kind));
 }
 
 function where({ running, runningIn = {} }) {
@@ -151,9 +150,8 @@ function where({ running, runningIn = {} }) {
   return rows.map((it) => h("div", { class: "hint short" }, podsBy([it])));
 }
 
-function change(of) {
-  if (of.waiting === 0)
-    return of.notEnded > 0 && h("p", { class: "hint" }, UNTIL);
+function change(of, kind) {
+  if (of.waiting === 0) return of.notEnded > 0 && h("p", { class: "hint" }, UNTIL);
   const why = of.reasons.map((it) => `${it.plugin}: ${it.reasons.join(", ")}`).join("; ");
-  return [h("p", { class: "hint" }, why), h("p", null, cure(of))];
+  return [h("p", { class: "hint" }, why), h("p", null, cure(of, kind))];
 }

@@ -178,21 +178,61 @@ def _serving(folder: Path, cluster: dict[str, Any]) -> Iterator[str]:
 def test_what_a_pod_with_a_home_is_told(watched: Watched, sample: str) -> None:
     text = watched.open(sample, "/pod/machines/virt-launcher-cache01-x7k2p").locator("main").inner_text()
 
-    assert "This change lets it in." in text
-    assert "Cost: the VM starts elsewhere and gets a new home." in text
+    assert "With this change it would fit on 11 nodes." in text
+    assert "release the home: then 11 nodes would fit" in text
+    assert "Cost: the VM starts elsewhere and gets a new home. Homeport does not touch volumes" in text
+    assert "Undo: homeport homes move virtualmachine/cache01 node-a4 -n machines; it moves no running pod." in text
     assert "uncordon node-a4 alone does not help: the pod does not tolerate the taint dedicated=gpu:NoSchedule." in text
-    assert "hard: the pod waits" in text
+    both = "To keep the home: uncordon node-a4, and also tolerate or remove the taint dedicated=gpu:NoSchedule."
+    assert both in text
+    assert "hard: the pod waits; soft would allow other nodes" in text
 
 
-def test_full_is_not_over_the_limit_and_a_cordoned_node_is_not_preferred(watched: Watched, sample: str) -> None:
+def test_a_home_that_more_than_a_cordon_closes_gets_no_advice_to_keep_it(watched: Watched, sample: str) -> None:
+    route = "/pod/machines/virt-launcher-cache01-x7k2p"
+    answer = httpx.get(f"{sample}/api/v1/explain{route.removeprefix('/pod')}", trust_env=False).json()
+    full = {"code": "Unschedulable", "plugin": "NodeResourcesFit", "reasons": ["Insufficient cpu"]}
+    answer["groups"][1]["reasons"].append(full)
+    watched.page.route("**/api/v1/explain/**", lambda it: it.fulfill(json=answer))
+
+    text = watched.open(sample, route).locator("main").inner_text()
+
+    assert "alone does not help" in text
+    assert "To keep the home" not in text
+
+
+def test_pods_that_fit_are_counted_once_and_their_scheduler_is_named(watched: Watched, sample: str) -> None:
+    page = watched.open(sample, "/")
+    text = page.locator("main").inner_text()
+
+    assert "5 pods fit a node but are not placed yet: check that default-scheduler runs" in text
+    assert "NodeUnschedulable: node(s) were unschedulable (and other reasons)" in text
+    page.locator(".tiles").get_by_role("link", name="is away or gone").click()
+    assert "Homes that are away or gone" in page.evaluate("document.activeElement.innerText")
+
+
+def test_a_reason_that_is_alone_has_no_others(watched: Watched, sample: str) -> None:
+    answer = httpx.get(f"{sample}/api/v1/overview", trust_env=False).json()
+    answer["pending"]["items"] = [{**answer["pending"]["items"][0], "total": 11}]
+    watched.page.route("**/api/v1/overview", lambda it: it.fulfill(json=answer, headers={"ETag": '"alone"'}))
+
+    text = watched.open(sample, "/").locator("main").inner_text()
+
+    assert "the pod's home takes no pods now" in text
+    assert "other reasons" not in text
+    assert "not placed yet" not in text
+
+
+def test_the_limit_is_not_over_the_limit_and_a_cordoned_node_is_not_preferred(watched: Watched, sample: str) -> None:
     page = watched.open(sample, "/workload/shop/Deployment/web")
     zones = page.get_by_role("region", name="Pods by topology.kubernetes.io/zone")
     nodes = page.get_by_role("region", name="Pods by kubernetes.io/hostname")
 
     assert ["eu-1a"] == [it.split()[0] for it in zones.locator("tr:has(.badge.bad)").all_inner_texts()]
-    assert "full: one more would break it" in zones.locator("tr", has_text="eu-1b").inner_text()
+    assert "not allowed: skew would be 2" in zones.locator("tr", has_text="eu-1b").inner_text()
     assert "fewest pods, but cordoned" in nodes.locator("tr", has_text="node-a4").inner_text()
     text = page.locator("main").inner_text()
+    assert "the next pod can go to eu-1c, so it is not this rule alone that keeps 2 pods waiting." in text
     assert "Now the fullest has 3, and the emptiest 1." in text
     assert "DoNotSchedule only stops new pods; running pods stay where they are." in text
 
@@ -205,14 +245,18 @@ def test_times_of_a_saved_cluster_end_at_its_date(watched: Watched, tmp_path: Pa
 
         page.get_by_role("status").get_by_text("file of 2026-11-02 10:30 UTC").wait_for()
         assert "2 h" in page.locator("tr", has_text="shop/web-urgent").inner_text()
-        assert "11 nodes would fit but for this." in page.locator("main").inner_text()
+        text = page.locator("main").inner_text()
+        assert "11 nodes would fit but for this." in text
+        assert "Events of that time may be gone." in text
 
 
 def test_a_zone_names_lost_pods_and_what_would_help(watched: Watched, sample: str) -> None:
     page = watched.open(sample, f"/zone/{ZONE}/eu-1a")
 
     assert "1 would be lost for good: batch/crunch-a1." in page.locator(".verdict").inner_text()
-    assert "nodeTaintsPolicy: Honor; then 0 would wait." in page.locator("main li").first.inner_text()
+    change = page.locator("main li").first.inner_text()
+    assert "spec.template.spec.topologySpreadConstraints[0].nodeTaintsPolicy: Honor; then 0 would wait." in change
+    assert "A change of the template restarts all its pods." in change
     row = page.get_by_role("region", name="Workloads with pods in the zone").locator("tr", has_text="shop/web")
     assert ["6", "eu-1a\xa03", "eu-1b\xa02", "eu-1c\xa01"] == row.locator("td").nth(1).inner_text().split("\n")
 
