@@ -1,4 +1,4 @@
-"""The lines with curl in docs/performance.md count, and a bench that breaks a hard constraint says so."""
+"""The lines with curl in docs/benchmarks.md count, and a bench that breaks a hard constraint says so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.load.workload import load
 from tests.served import served
 
 ROOT: Final = Path(__file__).parents[2]
-CURL: Final = re.findall(r"^curl .*$", (ROOT / "docs" / "performance.md").read_text(encoding="utf-8"), re.MULTILINE)
+CURL: Final = re.findall(r"^curl .*$", (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_hard_constraints_are_broken_beyond_their_skew() -> None:
