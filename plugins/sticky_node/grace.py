@@ -99,7 +99,7 @@ class GraceClocks:
     def since(self, owner: Owner, home: str) -> float | None:
         """Return since when the home is unusable, in seconds since 1970; ``None`` if its node is usable.
 
-        A read-only query, such as explain, gets the known time and does not start a grace period.
+        A read-only query, such as explain, starts no grace period. It gets the known time, or ``None``.
         """
         if self._home_states.of_node(home, owner).state is State.USABLE:
             return None
@@ -165,7 +165,7 @@ class GraceClocks:
         self._begun.pop(owner.key, None)
 
     def text(self, owner: Owner, home: str, state: State) -> str:
-        """Return the ``home-since`` value for an unusable home."""
+        """Return the ``home-since`` value for an unusable home. If no start is known, the grace period starts now."""
         text = f"{_STATE_VALUES[state]} {rfc3339(self.began(owner, home))}"
         return f"{text} {home}" if is_subdomain(home) else text
 

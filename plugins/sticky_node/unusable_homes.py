@@ -86,7 +86,10 @@ class _WritePause(Struct, frozen=True):
 
 
 class UnusableHomes:
-    """Checks owners that changed, and all owners once a node has changed."""
+    """Checks owners that changed, and all owners once a node or, with namespace rules, a Namespace has changed.
+
+    It writes ``home-since`` to the owners whose annotation is not up to date.
+    """
 
     def __init__(
         self,
@@ -189,8 +192,8 @@ class UnusableHomes:
         self._known[obj.uid] = _CheckedOwner(obj, homes)
 
     async def _look_again(self, kind: Kind[AnnotatedObject], earlier: AnnotatedObject, steps: Steps) -> None:
-        """Check the newest version of an owner that was checked before. It is called for a pod's request, or before a
-        write.
+        """Check the newest version of an owner that was checked before. It is called after a pod has started a grace
+        period, and before a write.
         """
         obj, known = self._handle.objects.get(kind, earlier.namespace, earlier.name), self._known.get(earlier.uid)
         if obj is not None and known is not None and obj.uid == earlier.uid:
