@@ -248,7 +248,7 @@ class ActivePods:
         return tuple(self._of_instance.get(controller.uid, {}).values())
 
     def of(self, machine: VirtualMachineInstance) -> Pod | None:
-        """Return the pod in which the virtual machine runs; ``None`` if its node is not published or has no such pod."""
+        """Return the pod in which the virtual machine runs; ``None`` if its node is not published or lacks it."""
         pods = self._of_instance.get(machine.uid, {}).values()
         there = [it for it in pods if it.node_name == machine.node_name != "" and it.namespace == machine.namespace]
         return max(there, key=lambda it: (it.created, it.uid), default=None)

@@ -76,7 +76,7 @@ class DefaultConstraint(BaseModel):
 
 
 class MissingFields(BaseModel):
-    """Values of fields that a pod's constraint leaves out.
+    """Values of fields that a constraint leaves out, whether it is a pod's own or a default constraint.
 
     ``matchLabelKeys``: only for constraints with a selector, without the keys that the selector uses itself.
     """

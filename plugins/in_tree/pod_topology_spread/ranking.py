@@ -61,7 +61,8 @@ class Ranks:
     def rank(self, pod: Pod, node_name: str, constraints: Iterable[TopologySpreadConstraint]) -> int | None:
         """Return the rank that the pod gets on the node; ``None`` if it gets none.
 
-        Only pods of a ReplicaSet are ranked, and only if their constraints have a key with several domains.
+        Only pods of a ReplicaSet with at most ``MOST_PODS`` pods are ranked, and only if one of their constraints has a
+        topology key with several domains.
         """
         if pod.owner is None or not is_ranked(pod):
             return None
