@@ -92,7 +92,10 @@ class DrainPlacer(Placer):
         return super().candidates(pod).without({*self.closed, *unreadable_nodes(self._cluster)})
 
     def tried(self, framework: Framework, pod: Pod, search: Search | None = None) -> Placement:
-        """Like ``Placer.tried``, but if a plugin fails, only this pod waits, and no error is raised."""
+        """Like ``Placer.tried``, but if a plugin fails, only this pod waits, and no error is raised.
+
+        A pod of ``free`` that waits is tried again without the filters that keep homes, if one of them rejects a node.
+        """
         try:
             placement = super().tried(framework, pod, search)
             if placement.waits and pod.uid in self.free and _is_held(framework, placement):

@@ -53,9 +53,10 @@ class LossVariant(StrEnum):
     """The nodes are deleted, and so are their pods."""
 
     TAINTED = "tainted"
-    """The nodes are unreachable. Their pods are evicted, except those that tolerate the taint without a limit.
+    """The nodes are unreachable. Their pods are evicted, except pods of DaemonSets, static pods, and pods that tolerate
+    the taint without a limit.
 
-    No kubelet confirms the end of these pods, so they stay Terminating.
+    No kubelet confirms the end of the evicted pods, so they stay Terminating.
     """
 
     FULL = "full"
@@ -121,7 +122,8 @@ def is_lost(pod: Pod, variant: LossVariant) -> bool:
 class LossTrial:
     """One variant of a loss on the scratch cluster. ``lost``: pods that are lost, without static and Terminating pods.
 
-    ``evicts_nothing``: true if no node would be ready. The node lifecycle controller then stops all evictions.
+    ``evicts_nothing``: true in the variant tainted if no node would be ready. The node lifecycle controller then stops
+    all evictions, so no pod is lost.
     """
 
     def __init__(self, scratch: ScratchCluster, domain: LostDomain, variant: LossVariant) -> None:
@@ -175,6 +177,8 @@ class LossTrial:
 
 class LossPlacer(Placer):
     """Places pods that are lost. Pods that wait for their home during a grace period start elsewhere after it.
+
+    Pods whose policy is ``soft`` start elsewhere at once.
 
     ``after_grace``: UIDs of the pods that start elsewhere after their grace period. ``victims``: pods that were evicted
     to make room, including pods that this placer placed.
