@@ -136,8 +136,8 @@ class StickyNode(
         self._waiting_pods = PodWaker(self._owners, handle, self._verdict, self._ends_at, self._decision, kinds, clocks)
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        """Return objects to read before a decision: an owner that the watch has not delivered yet, and a missing home
-        node.
+        """Return the object to read before a decision: one of the owner chain that the watch has not delivered yet, or
+        a missing home node.
         """
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):

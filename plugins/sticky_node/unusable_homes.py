@@ -256,7 +256,7 @@ class UnusableHomes:
         return self._clocks.text(home.owner, home.node, state)
 
     async def write(self, seconds: float, steps: Steps) -> None:
-        """Write queued owners for at most ``seconds``: owners without failures first, then in queue order."""
+        """Write queued owners for at most ``seconds``: shortest back-off first, equal ones in queue order."""
         begun = self._handle.timing.clock()
         while self._delayed and self._delayed[0][0] <= begun:
             _, number, uid = heappop(self._delayed)
@@ -315,7 +315,10 @@ class UnusableHomes:
         self._pauses[uid] = _WritePause(changes, seconds, now + seconds)
 
     def _failed(self, uid: str, entry: _Unwritten, cause: OSError) -> None:
-        """Log the first failed write since a success, and queue the owner for a retry."""
+        """Log the first failed write since a success, and queue the owner for a retry.
+
+        If a permission seems to be missing, no owner is written for a while.
+        """
         if not self._is_failure_logged:
             self._is_failure_logged = True
             machine = str(Owner(entry.kind, entry.obj, "", entry.obj))

@@ -1,4 +1,4 @@
-"""Arguments of PodTopologySpread, with exactly kube-scheduler's validation."""
+"""Arguments of PodTopologySpread: those of kube-scheduler, with exactly its validation, and Homeport's ``beyond``."""
 
 from __future__ import annotations
 

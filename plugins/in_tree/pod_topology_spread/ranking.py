@@ -20,7 +20,7 @@ from app.kube.memo import Newest
 from plugins.in_tree.pod_topology_spread.args import HOSTNAME
 
 MOST_PODS: Final = 5000
-"""Maximum number of pods of a ReplicaSet whose pods are ranked. A bind reads all of them, in less than 1 ms."""
+"""Maximum number of pods of a ReplicaSet that has ranks. A bind reads all of these pods, in less than 1 ms."""
 
 MOST_GIVEN: Final = 4096
 """Maximum number of ranks in memory. A rank is used until the watch shows the pod with it, which takes a moment."""
