@@ -1,4 +1,4 @@
-"""Finds one field of a workload whose change lets fewer of its lost pods wait.
+"""Finds one field of a workload after whose change fewer of its lost pods wait.
 
 A change is proved: the waiting pods are placed again with the changed field, after all other lost pods. Changes that
 keep the purpose of a rule are tried first. Making a constraint soft is tried last.

@@ -156,7 +156,7 @@ def _field(whole: str, part: str) -> str:
 
 
 def _one_of_each(added: Iterable[SimulatedPod], removed: Iterable[Pod]) -> dict[str, Pod]:
-    """Return one pod of each workload with topology spread constraints."""
+    """Return one added or removed pod of each workload with topology spread constraints, by KIND/NAMESPACE/NAME."""
     pods: dict[str, Pod] = {}
     for simulated_pod in added:
         pods.setdefault(simulated_pod.workload or f"Pod/{simulated_pod.pod}", simulated_pod.pod)
