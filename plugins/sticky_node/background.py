@@ -168,14 +168,14 @@ class WriteBudget:
         self.writes = 0
 
     def begin(self) -> None:
-        """Begin a round."""
+        """Begin a round: reset ``writes``, and forget old back-offs and counts of writes."""
         self.writes = 0
         now = self._clock()
         self._backoffs = {key: it for key, it in self._backoffs.items() if it.until + _LONGEST_REST > now}
         self._often = {key: it for key, it in self._often.items() if it.since + _WITHIN_SECONDS > now}
 
     def begin_part(self) -> None:
-        """Begin a phase of the round."""
+        """Begin a phase of the round. Each phase has its own limits of writes and of failures."""
         self._of_part = self._refused = 0
 
     def end(self) -> None:

@@ -97,7 +97,7 @@ class HomeClaims:
         return None if best is None or (_is_of_many(best) and self._is_shared(best, pod)) else best
 
     def keeps(self, claim: PersistentVolumeClaim) -> bool:
-        """Return true if the claim keeps homes."""
+        """Return true if the selector selects the claim, so that it can keep homes."""
         return self._selector.matches(claim.labels)
 
     def newest(self, pod: Pod) -> Pod | None:
@@ -306,8 +306,8 @@ def slot_of(pod: Pod, kinds: Sequence[Kind[Any]]) -> str | None:
 
 
 def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
-    """Return the number at the end of the pod's name; ``None`` if there is none, or if the pod's controller is a
-    StatefulSet that the rest of the name does not name.
+    """Return the number at the end of the pod's name; ``None`` if there is none. If the pod's controller is a
+    StatefulSet, the result is also ``None`` unless the rest of the name is that of the StatefulSet.
     """
     name, dash, number = pod.name.rpartition("-")
     if not dash or not _is_number(number):
