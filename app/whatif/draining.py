@@ -3,8 +3,8 @@
 The rules are those of ``kubectl drain --ignore-daemonsets --force --delete-emptydir-data``: a pod is evicted as soon as
 its budgets allow that. Once the new pods of a wave are placed, they count as ready, and the next wave begins. Pods of
 DaemonSets, static pods and pods that are already being deleted are left alone. A drained node stays in the cluster,
-cordoned. So its domain counts for topology spread, unless the constraint has ``nodeTaintsPolicy: Honor``. No pod is
-placed on the node, even if it tolerates the cordon.
+cordoned. So its domain counts for topology spread, unless the constraint has ``nodeTaintsPolicy: Honor`` or the profile
+``untoleratedDomains: Ignore``. No pod is placed on the node, even if it tolerates the cordon.
 
 Homes: pods that can start elsewhere at once are placed first. Pods that wait for their home during a grace period
 follow. Pods that wait for their home without end take no room elsewhere.

@@ -1,7 +1,8 @@
 """Loss of some nodes on a scratch cluster, in three variants, and its reversal.
 
 Topology spread treats the variants differently. A domain whose nodes are gone does not count. A domain of tainted nodes
-counts, unless the constraint has ``nodeTaintsPolicy: Honor``. A domain without room always counts.
+counts, unless the constraint has ``nodeTaintsPolicy: Honor`` or the profile ``untoleratedDomains: Ignore``. A domain
+without room always counts.
 
 All variants of all domains use one copy of the cluster, because copying a large cluster takes a second.
 """

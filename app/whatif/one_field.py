@@ -37,7 +37,7 @@ _POD_AFFINITY: Final = "InterPodAffinity"
 _MORE_SKEW: Final = (1, 2, 3, 4, 6, 8)
 """Increases of ``maxSkew`` that are tried, if smaller than the number of waiting pods.
 
-That number is tried last. It always suffices for one constraint.
+That number is tried last.
 """
 
 Changed = Callable[[PodSpec], PodSpec]
