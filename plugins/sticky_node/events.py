@@ -1,6 +1,6 @@
-"""Events about homes, and log lines and Events for homes that were edited by someone other than Homeport.
+"""Events about homes, and log lines about their states, refusals and edits.
 
-The ``Recorder`` calls this module for homes that Homeport writes.
+For homes that Homeport writes, the callers in ``recorder`` and ``reconciler`` write the log lines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Affinity terms of the incoming pod, resolved to the pods and namespaces that each term matches.
 
-Namespace selectors are resolved to the current namespaces. This is done once for all pods of a namespace with equal
-terms.
+Namespace selectors are resolved to the current namespaces. This is done once for all pods that are in the same
+namespace and have equal terms.
 """
 
 from __future__ import annotations
