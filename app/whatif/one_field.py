@@ -82,9 +82,10 @@ class OneField:
     def best(
         self, waiting: Sequence[Placement], others: Callable[[], Sequence[Pod]]
     ) -> Generator[None, None, FieldChange | None]:
-        """Return the change after which the fewest pods wait; ``None`` if no change helps. Raises ``PluginError``.
+        """Return the change after which the fewest pods wait; ``None`` if no tried one helps. Raises ``PluginError``.
 
-        ``waiting``: pods of one workload. ``others``: returns the pods of the workload that have a node.
+        At most ``MOST_TRIED`` changes are tried, and none once the processor time is used up. ``waiting``: pods of one
+        workload. ``others``: returns the pods of the workload that have a node.
         """
         best: FieldChange | None = None
         for number, attempt in enumerate(self._attempts(waiting)):
