@@ -1,6 +1,6 @@
 """Index of the devices allocated to claims, by pool, updated claim by claim.
 
-Devices have reference counts, so that a claim can be removed without reading the other claims. Their number has no
+Devices have reference counts, so that a claim can be removed without reading the other claims, whose number has no
 limit.
 """
 
