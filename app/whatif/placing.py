@@ -129,8 +129,8 @@ class Placer:
     def place(self, pod: Pod) -> Placement:
         """Run one cycle for a pod without a node, and put the pod on the chosen node. Raises ``PluginError``.
 
-        With ``preempts``, the victims of preemption are evicted, and a second cycle is run. A pod without a node stays
-        in the cluster as a waiting pod.
+        With ``preempts``, the victims of preemption are evicted, and a second cycle is run. A pod that gets no node
+        stays in the cluster, and waits.
         """
         framework = self._scratch.framework_for(pod)
         self._lowest = min(self._lowest, pod.spec.priority)
