@@ -144,9 +144,9 @@ class NodeDrain:
     """Drain of one node on a scratch cluster.
 
     ``leaving``: pods of the drain · ``apart``: pods that are left alone, each with the reason · ``homes``: homes on the
-    node whose pod is neither there nor in ``leaving`` · ``placements``: of the new pods · ``budgets``: those that select
-    a pod of ``leaving``, by namespace and name · ``waves``: number of waves so far · ``ended``: true once no more pods
-    can be evicted or placed.
+    node whose pod is neither there nor in ``leaving`` · ``placements``: of the new pods · ``budgets``: those that
+    select a pod of ``leaving``, by namespace and name · ``waves``: number of waves so far · ``ended``: true once no
+    more pods can be evicted or placed.
     """
 
     def __init__(self, scratch: ScratchCluster, placer: DrainPlacer, ledger: BudgetLedger, node: str) -> None:
