@@ -258,7 +258,10 @@ class VolumeTies:
         self._known: dict[RequiredNodeAffinity, bool] = {}
 
     def has(self, pod: Pod) -> bool:
-        """Return True if the pod has a bound volume that no node outside ``names`` can use."""
+        """Return True if the pod has a bound volume that no node outside ``names`` can use.
+
+        The result is False if no profile reads the volumes of running pods.
+        """
         others = self._cluster.others
         for pod_volume in pod.spec.parts.volumes or pod.spec.parts.pending_volumes or ():
             name = pod_volume.claim_name(pod.name)
