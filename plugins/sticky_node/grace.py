@@ -218,8 +218,7 @@ def read_since(text: str, home: str, now: float) -> RecordedSince | None:
 
 
 LONGEST_ATTEMPT_SECONDS: Final = 1.0
-"""Time limit of one attempt. Waking the pod takes up to one more second, so a pod waits at most 2 s for its soft home.
-"""
+"""Time limit of one attempt. Homeport wakes the pod up to one second later, so an attempt delays it by about 2 s."""
 
 _MOST_ATTEMPTS: Final = 4096
 """Maximum number of remembered pods. The oldest are dropped first; a dropped pod can get one more attempt."""

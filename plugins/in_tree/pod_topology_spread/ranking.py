@@ -3,7 +3,7 @@
 A bound pod gets as its rank the smallest number that no other live pod of its ReplicaSet has in the same domain. The
 Binding sets the deletion cost of the pod to minus the rank, and the ReplicaSet controller removes the pods of low cost
 first. So a scale-down removes the highest ranks of all domains before lower ones, which leaves about equal numbers of
-pods.
+pods. The domains are those of one topology key of the pod's constraints (``Ranks.widest_key``).
 """
 
 from __future__ import annotations
