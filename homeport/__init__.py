@@ -74,7 +74,10 @@ def kubectl(argv: Sequence[str] | None = None) -> int:
 
 
 def kubectl_complete(argv: Sequence[str] | None = None) -> int:
-    """Run ``kubectl_complete-homeport``: print the completions of a command line for kubectl."""
+    """Run ``kubectl_complete-homeport``, which prints completions for kubectl, and return its exit code.
+
+    If it cannot start, print why to stderr and return 2.
+    """
     if _refused():
         return REFUSED
     from app.__main__ import kubectl_complete as command_line

@@ -57,10 +57,10 @@ _CODES: Final = {code.word: code for code in Code}
 class PluginVerdict(Struct, frozen=True):
     """Verdict of one plugin on one pod.
 
-    ``pre_filter``: status of the plugin's preFilter; Success if the plugin has no preFilter. With another status,
-    ``filter`` and ``score`` are empty. ``filter``: status by node; Error if the plugin raised an exception. ``score``:
-    normalized score (0 to 100) of each passing node, not multiplied by a weight. ``score`` is empty if the plugin does
-    not score, or if its filter raised an exception.
+    ``pre_filter``: status of the plugin's preFilter; Success if the plugin skips, or has no preFilter. With another
+    status, ``filter`` and ``score`` are empty. ``filter``: status by node; Error if the plugin raised an exception.
+    ``score``: normalized score (0 to 100) of each passing node, not multiplied by a weight. ``score`` is empty if the
+    plugin does not score, or if its filter raised an exception.
     """
 
     pre_filter: Status

@@ -31,7 +31,7 @@ MOST_HOMES: Final = 1000
 """Maximum number of homes that are listed for one node. Only homes whose pod does not run there are listed."""
 
 MOST_NAMES: Final = 100
-"""Maximum number of nodes that are listed for a pod that waits for its home."""
+"""Maximum number of nodes that are listed for a waiting pod: those on which it could run if its home were released."""
 
 OUTCOMES: Final = ("placed", "waiting", "lost", "blocked", "notJudged", "notReached")
 """Outcomes of a pod, see ``_outcome``."""
@@ -199,7 +199,10 @@ class _Plan:
 
 
 def _samples(leaving: Iterable[LeavingPod]) -> dict[str, Pod]:
-    """Return one pod of each workload with topology spread constraints."""
+    """Return one leaving pod of each workload with topology spread constraints, by KIND/NAMESPACE/NAME.
+
+    Pods without a controller, or without constraints of their own, are left out.
+    """
     samples: dict[str, Pod] = {}
     for pod in (it.pod for it in leaving):
         if pod.spec.spread and pod.owner is not None:

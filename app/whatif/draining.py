@@ -3,8 +3,8 @@
 The rules are those of ``kubectl drain --ignore-daemonsets --force --delete-emptydir-data``: a pod is evicted as soon as
 its budgets allow that. Once the new pods of a wave are placed, they count as ready, and the next wave begins. Pods of
 DaemonSets, static pods and pods that are already being deleted are left alone. A drained node stays in the cluster,
-cordoned. So its domain counts for topology spread, unless the constraint has ``nodeTaintsPolicy: Honor``. No pod is
-placed on the node, even if it tolerates the cordon.
+cordoned. So its domain counts for topology spread, unless the constraint has ``nodeTaintsPolicy: Honor`` or the profile
+``untoleratedDomains: Ignore``. No pod is placed on the node, even if it tolerates the cordon.
 
 Homes: pods that can start elsewhere at once are placed first. Pods that wait for their home during a grace period
 follow. Pods that wait for their home without end take no room elsewhere.
@@ -92,7 +92,10 @@ class DrainPlacer(Placer):
         return super().candidates(pod).without({*self.closed, *unreadable_nodes(self._cluster)})
 
     def tried(self, framework: Framework, pod: Pod, search: Search | None = None) -> Placement:
-        """Like ``Placer.tried``, but if a plugin fails, only this pod waits, and no error is raised."""
+        """Like ``Placer.tried``, but if a plugin fails, only this pod waits, and no error is raised.
+
+        A pod of ``free`` that waits is tried again without the filters that keep homes, if one of them rejects a node.
+        """
         try:
             placement = super().tried(framework, pod, search)
             if placement.waits and pod.uid in self.free and _is_held(framework, placement):
@@ -141,9 +144,9 @@ class NodeDrain:
     """Drain of one node on a scratch cluster.
 
     ``leaving``: pods of the drain · ``apart``: pods that are left alone, each with the reason · ``homes``: homes on the
-    node whose pod does not run there · ``placements``: of the new pods · ``budgets``: those that select a pod of
-    ``leaving``, by namespace and name · ``waves``: number of waves so far · ``ended``: true once no more pods can be
-    evicted or placed.
+    node whose pod is neither there nor in ``leaving`` · ``placements``: of the new pods · ``budgets``: those that
+    select a pod of ``leaving``, by namespace and name · ``waves``: number of waves so far · ``ended``: true once no
+    more pods can be evicted or placed.
     """
 
     def __init__(self, scratch: ScratchCluster, placer: DrainPlacer, ledger: BudgetLedger, node: str) -> None:

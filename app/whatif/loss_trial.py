@@ -1,7 +1,8 @@
 """Loss of some nodes on a scratch cluster, in three variants, and its reversal.
 
 Topology spread treats the variants differently. A domain whose nodes are gone does not count. A domain of tainted nodes
-counts, unless the constraint has ``nodeTaintsPolicy: Honor``. A domain without room always counts.
+counts, unless the constraint has ``nodeTaintsPolicy: Honor`` or the profile ``untoleratedDomains: Ignore``. A domain
+without room always counts.
 
 All variants of all domains use one copy of the cluster, because copying a large cluster takes a second.
 """
@@ -53,9 +54,10 @@ class LossVariant(StrEnum):
     """The nodes are deleted, and so are their pods."""
 
     TAINTED = "tainted"
-    """The nodes are unreachable. Their pods are evicted, except those that tolerate the taint without a limit.
+    """The nodes are unreachable. Their pods are evicted, except pods of DaemonSets, static pods, and pods that tolerate
+    the taint without a limit.
 
-    No kubelet confirms the end of these pods, so they stay Terminating.
+    No kubelet confirms the end of the evicted pods, so they stay Terminating.
     """
 
     FULL = "full"
@@ -121,7 +123,8 @@ def is_lost(pod: Pod, variant: LossVariant) -> bool:
 class LossTrial:
     """One variant of a loss on the scratch cluster. ``lost``: pods that are lost, without static and Terminating pods.
 
-    ``evicts_nothing``: true if no node would be ready. The node lifecycle controller then stops all evictions.
+    ``evicts_nothing``: true in the variant tainted if no node would be ready. The node lifecycle controller then stops
+    all evictions, so no pod is lost.
     """
 
     def __init__(self, scratch: ScratchCluster, domain: LostDomain, variant: LossVariant) -> None:
@@ -175,6 +178,8 @@ class LossTrial:
 
 class LossPlacer(Placer):
     """Places pods that are lost. Pods that wait for their home during a grace period start elsewhere after it.
+
+    Pods whose policy is ``soft`` start elsewhere at once.
 
     ``after_grace``: UIDs of the pods that start elsewhere after their grace period. ``victims``: pods that were evicted
     to make room, including pods that this placer placed.
@@ -253,7 +258,10 @@ class VolumeTies:
         self._known: dict[RequiredNodeAffinity, bool] = {}
 
     def has(self, pod: Pod) -> bool:
-        """Return True if the pod has a bound volume that no node outside ``names`` can use."""
+        """Return True if the pod has a bound volume that no node outside ``names`` can use.
+
+        The result is False if no profile reads the volumes of running pods.
+        """
         others = self._cluster.others
         for pod_volume in pod.spec.parts.volumes or pod.spec.parts.pending_volumes or ():
             name = pod_volume.claim_name(pod.name)

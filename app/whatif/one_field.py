@@ -1,4 +1,4 @@
-"""Finds one field of a workload whose change lets fewer of its lost pods wait.
+"""Finds one field of a workload after whose change fewer of its lost pods wait.
 
 A change is proved: the waiting pods are placed again with the changed field, after all other lost pods. Changes that
 keep the purpose of a rule are tried first. Making a constraint soft is tried last.
@@ -37,7 +37,7 @@ _POD_AFFINITY: Final = "InterPodAffinity"
 _MORE_SKEW: Final = (1, 2, 3, 4, 6, 8)
 """Increases of ``maxSkew`` that are tried, if smaller than the number of waiting pods.
 
-That number is tried last. It always suffices for one constraint.
+That number is tried last.
 """
 
 Changed = Callable[[PodSpec], PodSpec]
@@ -82,9 +82,10 @@ class OneField:
     def best(
         self, waiting: Sequence[Placement], others: Callable[[], Sequence[Pod]]
     ) -> Generator[None, None, FieldChange | None]:
-        """Return the change after which the fewest pods wait; ``None`` if no change helps. Raises ``PluginError``.
+        """Return the change after which the fewest pods wait; ``None`` if no tried one helps. Raises ``PluginError``.
 
-        ``waiting``: pods of one workload. ``others``: returns the pods of the workload that have a node.
+        At most ``MOST_TRIED`` changes are tried, and none once the processor time is used up. ``waiting``: pods of one
+        workload. ``others``: returns the pods of the workload that have a node.
         """
         best: FieldChange | None = None
         for number, attempt in enumerate(self._attempts(waiting)):

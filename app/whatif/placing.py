@@ -33,7 +33,7 @@ AGAIN: Final = "-again"
 """Suffix of the UIDs of pods that are created again, and of the names of most of them."""
 
 _PREEMPTION: Final = ["DefaultPreemption"]
-"""List of PostFilter plugins with which a profile evicts only pods of lower priority."""
+"""PostFilter plugins of a profile that evicts only pods of lower priority. Other plugins might evict any pod."""
 
 _SPREAD: Final = "PodTopologySpread"
 _NO_VICTIMS: Final[Sequence[Pod]] = ()
@@ -127,7 +127,11 @@ class Placer:
         return any(it.node for it in again)
 
     def place(self, pod: Pod) -> Placement:
-        """Run one cycle for a pod without a node, and put the pod on the chosen node. Raises ``PluginError``."""
+        """Run one cycle for a pod without a node, and put the pod on the chosen node. Raises ``PluginError``.
+
+        With ``preempts``, the victims of preemption are evicted, and a second cycle is run. A pod that gets no node
+        stays in the cluster, and waits.
+        """
         framework = self._scratch.framework_for(pod)
         self._lowest = min(self._lowest, pod.spec.priority)
         for claim in claims_like(self._cluster, original_name(pod), pod):

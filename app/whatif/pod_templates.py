@@ -237,7 +237,10 @@ def _with_requests(container: Mapping[str, Any], place: Place) -> dict[str, Any]
 
 
 def _pod_resources(resources: Mapping[str, Any], spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Return a pod's resources. A limit becomes a request if neither the pod nor a container requests the resource."""
+    """Return a pod's resources, with requests added from its limits of CPU, memory and huge pages.
+
+    A limit is not added if the pod or one of its containers requests the resource.
+    """
     limits, requests = _amounts(resources, "limits", place[:-1]), _amounts(resources, "requests", place[:-1])
     containers = [it for field in _CONTAINERS for it in spec.get(field) or ()]
     of_containers = {key for it in containers for key in (it.get("resources") or {}).get("requests") or ()}

@@ -98,7 +98,8 @@ class WhatIf:
 def what_ifs(snapshot: ExplainSnapshot, progress: Callable[[str], None] | None) -> WhatIf:
     """Return the what-ifs on a snapshot.
 
-    With ``progress``, they run in this process and without a time limit. ``None``: in a child process, with a limit.
+    With ``progress``, they run in this process, without a time limit. If it is ``None``, they run in a child process,
+    with a limit.
     """
     if progress is None:
         return WhatIf(snapshot, ForkedRunner(), SECONDS)

@@ -180,7 +180,7 @@ class Rescaling:
         return replace(known, cost=cost, started=None, preempted=False, ready=False, pending=True)
 
     def _without_node(self, volumes: tuple[PodVolume, ...] | None) -> PodSpec:
-        """Return the copied pod's spec with these volumes. The new pod has no node, so all its claims are pending."""
+        """Return the copied pod's spec with these volumes. It has no node, so all its claims are pending volumes."""
         spec = self._source.spec
         if volumes is None:
             return spec

@@ -156,7 +156,7 @@ def _field(whole: str, part: str) -> str:
 
 
 def _one_of_each(added: Iterable[SimulatedPod], removed: Iterable[Pod]) -> dict[str, Pod]:
-    """Return one pod of each workload with topology spread constraints."""
+    """Return one added or removed pod of each workload with topology spread constraints, by KIND/NAMESPACE/NAME."""
     pods: dict[str, Pod] = {}
     for simulated_pod in added:
         pods.setdefault(simulated_pod.workload or f"Pod/{simulated_pod.pod}", simulated_pod.pod)
@@ -188,7 +188,7 @@ def _origin(simulated_pod: SimulatedPod | None) -> str:
 
 
 def _takes_scarce(pod: Pod) -> bool:
-    """Return True if the pod needs unbound volumes or devices, which another new pod could take."""
+    """Return True if the pod has claims for volumes, bound or not, or for devices. Other new pods might take these."""
     parts = pod.spec.parts
     return bool(parts.pending_volumes) or bool(parts.claims is not None and parts.claims.claims)
 
@@ -205,7 +205,7 @@ def _full_nodes(scratch: ScratchCluster, names: Iterable[str]) -> Iterable[Mappi
 
 
 def _used(info: NodeInfo) -> Mapping[str, float]:
-    """Return the requested part of each resource of a node; empty if the profile does not read resources."""
+    """Return the requested part of each resource of a node; empty if no profile reads resources."""
     try:
         allocatable = info.node.allocatable
         free = info.free(allocatable)

@@ -61,8 +61,8 @@ class SimulatedPod(Struct, frozen=True):
 class ScaledWorkload(Struct):
     """Pods that a new number of replicas adds and removes.
 
-    ``removed``: existing pods in the order in which they are removed. ``objects``: objects that controllers create for
-    the added pods, for example claims. They must be in the snapshot before the pods. ``approximate``: why the real
+    ``removed``: existing pods in the order in which they are removed. ``objects``: objects that the added pods need,
+    for example claims and controllers. They must be in the snapshot before the pods. ``approximate``: why the real
     controller could remove other pods; empty if no reason is known.
     """
 

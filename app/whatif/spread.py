@@ -37,7 +37,7 @@ def spread_of(scratch: ScratchCluster, pods: Mapping[str, Pod]) -> dict[str, Spr
 def limits_of(scratch: ScratchCluster, pod: Pod) -> Sequence[DomainLimit]:
     """Return the pods per domain of each constraint, as PodTopologySpread counts them. Raises ``PluginError``.
 
-    Empty if the pod has no constraints, or if its profile does not have the plugin.
+    Empty if the pod has no constraints of its own, or if its profile does not have the plugin.
     """
     framework = scratch.framework_for(pod)
     if SPREAD not in framework.plugins or not pod.spec.spread:

@@ -35,7 +35,7 @@ _MOST_LISTS: Final = 3
 """Maximum depth of Lists in Lists."""
 
 _MOST_DEPTH: Final = 64
-"""Maximum number of nested mappings and lists in an object."""
+"""Maximum depth to which mappings and lists can be nested in an object."""
 
 _DAEMON_SET: Final = "DaemonSet"
 _NOT_SCALED: Final = (_DAEMON_SET, "Pod", "CronJob")
@@ -177,7 +177,7 @@ def _flattened(objects: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Plac
 
 
 def _is_deep(obj: Any) -> bool:
-    """Return True if an object has more than ``_MOST_DEPTH`` nested mappings and lists."""
+    """Return True if the mappings and lists of an object are nested more than ``_MOST_DEPTH`` levels deep."""
     level = [obj]
     for _ in range(_MOST_DEPTH):
         parts = (it.values() if isinstance(it, dict) else it for it in level)

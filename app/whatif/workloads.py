@@ -103,8 +103,8 @@ _PENDING: Final = {"phase": "Pending"}
 class WorkloadBuilder:
     """Builds the pods of one manifest.
 
-    ``objects``: objects that controllers create for the pods. ``created``: creation time of the first pod; each pod is
-    one second younger than the one before it.
+    ``objects``: objects that the pods need: their controllers, instances and claims. ``created``: creation time of the
+    first pod; each pod is one second younger than the one before it.
     """
 
     def __init__(

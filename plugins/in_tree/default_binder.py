@@ -22,7 +22,8 @@ class DefaultBinderArgs(PluginArgs):
 class DefaultBinder(BindPlugin):
     """Bind plugin that calls the handle's ``Binder``.
 
-    The ``Binder`` sends the pod's UID and version as preconditions, and reads the pod again if the outcome is unknown.
+    The ``Binder`` sends the pod's UID and resourceVersion as preconditions. If the outcome is unknown, it reads
+    the pod back.
     """
 
     def __init__(self, args: DefaultBinderArgs, handle: Handle) -> None:

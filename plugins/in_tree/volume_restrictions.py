@@ -43,7 +43,7 @@ _STEPS_BETWEEN_YIELDS: Final = 2_000
 """Number of steps between two yields of ``compare_all``, about 1 ms."""
 
 _MAX_CACHED_STEPS: Final = 1 << 16
-"""Maximum sum of ``len`` of the cached ``_PodDisks``. If it is exceeded, the oldest ones are dropped."""
+"""Maximum total size of the cached ``_PodDisks``, each measured by its ``len``. The oldest are dropped first."""
 
 _MIN_CACHED_PODS: Final = 8
 """Number of most recently evaluated pods whose disks stay cached regardless of their size."""

@@ -86,7 +86,8 @@ _STATE: Final[StateKey[_Topologies]] = StateKey("PreFilterVolumeZone")
 class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
     """Compares the zone and region labels of a node with those of the pod's PersistentVolumes.
 
-    Source of the rules: ``framework/plugins/volumezone`` of Kubernetes 1.36; 1.35 has the same rules.
+    Source of the rules: ``framework/plugins/volumezone`` of Kubernetes 1.36; 1.35 has the same rules. A node without
+    any zone or region label passes.
 
     Verdicts do not depend on other pods. The plugin still declares ``Reads.CLUSTER`` to disable the cache of verdicts
     by node. That cache would not pay off, because pods rarely share claims.

@@ -70,7 +70,7 @@ class ClaimSource(StrEnum):
 class Claim(Struct, frozen=True):
     """Claim of a pod: ``node`` becomes the owner's home.
 
-    ``after`` and ``replaces``: the owner's ``home-pod`` and home when the pod was bound; empty if there was none.
+    ``after`` and ``replaces``: the owner's ``home-pod`` and home when the claim was created; empty if there was none.
     ``decides``: last result of ``ActivePods.decides``, which tells if the pod may make the home.
     """
 
@@ -100,9 +100,9 @@ def slot_key(name: str, slot: str) -> str:
 
 
 def recorded_home(owner: Owner) -> str:
-    """Return the home on the owner, or the home remembered from a predecessor of the same name.
+    """Return the home on the owner; if there is none, the home remembered from a predecessor of the same name.
 
-    The result is empty if there is no home, if a user removed it, or if the annotation was copied from another object.
+    A home that was copied from another object is ignored. The result is empty if no home is left, or a user removed it.
     """
     home = home_in(owner.obj, owner.slot)
     if home or owner.before is None or last_pod_in(owner.obj, owner.slot):

@@ -29,7 +29,6 @@ _STEP: Final = 32
 STEP_SECONDS: Final = 0.001
 """Seconds of work after which a task yields. It first finishes the current item."""
 
-
 TICK_SECONDS: Final = 0.25
 """Interval at which a background task checks for work."""
 
@@ -134,7 +133,7 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class WriteBudgetExhausted(Exception):  # not an error
-    """The current phase of a round has used up its writes; the next round continues."""
+    """The current phase of a round has used up its writes, or too many failed. The next round continues."""
 
 
 class _Backoff(Struct):
@@ -155,7 +154,7 @@ class WriteBudget:
     """Limits writes per round and per object, and backs off from objects whose writes fail.
 
     Methods that write return true if nothing is left to do for the object. They raise ``WriteBudgetExhausted`` once the
-    current phase has used up its writes.
+    current phase has used up its writes, and at its fifth failure (``_MOST_REFUSED``).
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -169,18 +168,18 @@ class WriteBudget:
         self.writes = 0
 
     def begin(self) -> None:
-        """Begin a round."""
+        """Begin a round: reset ``writes``, and forget old back-offs and counts of writes."""
         self.writes = 0
         now = self._clock()
         self._backoffs = {key: it for key, it in self._backoffs.items() if it.until + _LONGEST_REST > now}
         self._often = {key: it for key, it in self._often.items() if it.since + _WITHIN_SECONDS > now}
 
     def begin_part(self) -> None:
-        """Begin a phase of the round."""
+        """Begin a phase of the round. Each phase has its own limits of writes and of failures."""
         self._of_part = self._refused = 0
 
     def end(self) -> None:
-        """End a complete round. If no object is in back-off any more, the next failure is logged again."""
+        """End a complete round. Once the last failed object is forgotten, the next failure is logged again."""
         if not self._backoffs:
             self._causes.clear()
 
@@ -189,11 +188,11 @@ class WriteBudget:
         return self._clock() >= self._remembers_from
 
     async def of_owner(self, key: str, work: Callable[[], Awaitable[bool | None]]) -> bool:
-        """Perform one write to an owner, unless the owner is in back-off. Repeated causes of failures are not logged.
+        """Perform one write to an owner, unless the owner is in back-off or was written too often (``_MOST_OF_ONE``).
 
-        After a rejected write, the back-off takes a minute, and after a write without an answer two seconds. The time
-        doubles with each further failure. ``key``: the object's UID, followed by the slot if the write concerns only
-        one home. ``work`` returns ``False`` if something is left to do.
+        The back-off takes a minute after a rejected write, two seconds after one without an answer, and doubles with
+        each further failure. A repeated cause is not logged. ``key``: the object's UID, followed by the slot if the
+        write concerns only one home. ``work`` returns ``False`` if something is left to do.
         """
         return await self._try(key, work, of_memory=False)
 
@@ -279,7 +278,7 @@ class HomeScan:
         self._objects = objects
 
     def __call__(self) -> Iterator[HomeEntry | None]:
-        """Yield each home once, and ``None`` after each short step. Pods and owners can change meanwhile."""
+        """Yield each home, and each owner with only a pod; ``None`` after short steps. Pods and owners can change."""
         seen: dict[Slot, HomeEntry] = {}
         for pod in in_steps(self._owners.pods()):
             if pod is None:

@@ -1,6 +1,6 @@
-"""Events about homes, and log lines and Events for homes that were edited by someone other than Homeport.
+"""Events about homes, and log lines about their states, refusals and edits.
 
-The ``Recorder`` calls this module for homes that Homeport writes.
+For homes that Homeport writes, the callers in ``recorder`` and ``reconciler`` write the log lines.
 """
 
 from __future__ import annotations
@@ -238,7 +238,9 @@ def report_edits(
 def _report_edit(
     suffix: str, kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> bool:
-    """Report that a home was removed, or was set or moved by someone other than Homeport. Return true if it was.
+    """Report that a home was removed, or was set or moved by someone other than Homeport.
+
+    Return true if a change was reported; false if the home is unchanged, or Homeport wrote it.
 
     ``suffix``: end of the home's annotation: empty, or a dot and the ordinal of the pod.
     """
@@ -314,7 +316,7 @@ class StateReporter:
             self._report(home, last, is_given=slot in given)
 
     def unwritten(self, homes: HomesBySlot, given: Collection[str]) -> None:
-        """Report changes that could not be written, compared with the last report."""
+        """Report states that could not be written and differ from the last unwritten ones, at first from ``USABLE``."""
         for slot, home in homes.items():
             last = self._unwritten.get(home.owner.key, State.USABLE)
             self._report(home, last, is_given=slot in given)

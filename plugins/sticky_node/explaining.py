@@ -1,4 +1,4 @@
-"""Explains the home of a pod: its table, its facts as data, and what would let a waiting pod start there."""
+"""Explains the home of a pod: a table, facts as data, and hints for a pod that waits for its home."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class GraceClocks:
     def since(self, owner: Owner, home: str) -> float | None:
         """Return since when the home is unusable, in seconds since 1970; ``None`` if its node is usable.
 
-        A read-only query, such as explain, gets the known time and does not start a grace period.
+        A read-only query, such as explain, starts no grace period. It gets the known time, or ``None``.
         """
         if self._home_states.of_node(home, owner).state is State.USABLE:
             return None
@@ -165,7 +165,7 @@ class GraceClocks:
         self._begun.pop(owner.key, None)
 
     def text(self, owner: Owner, home: str, state: State) -> str:
-        """Return the ``home-since`` value for an unusable home."""
+        """Return the ``home-since`` value for an unusable home. If no start is known, the grace period starts now."""
         text = f"{_STATE_VALUES[state]} {rfc3339(self.began(owner, home))}"
         return f"{text} {home}" if is_subdomain(home) else text
 
@@ -218,8 +218,7 @@ def read_since(text: str, home: str, now: float) -> RecordedSince | None:
 
 
 LONGEST_ATTEMPT_SECONDS: Final = 1.0
-"""Time limit of one attempt. Waking the pod takes up to one more second, so a pod waits at most 2 s for its soft home.
-"""
+"""Time limit of one attempt. Homeport wakes the pod up to one second later, so an attempt delays it by about 2 s."""
 
 _MOST_ATTEMPTS: Final = 4096
 """Maximum number of remembered pods. The oldest are dropped first; a dropped pod can get one more attempt."""

@@ -1,5 +1,5 @@
 """State of a home (a row of the table in ``policy``), derived from its node: missing, leaving, away, replaced or
-usable.
+usable. For a pod, it also depends on the pod's bound volumes, and on whether the pod is the target of a migration.
 
 Sources: ``well_known_taints.go`` of Kubernetes 1.36, ``taints.go`` of cluster-autoscaler and of Karpenter, the
 heartbeat of KubeVirt's virt-handler, and the arguments. PreferNoSchedule taints are ignored, because they do not keep

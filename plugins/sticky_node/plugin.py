@@ -9,7 +9,7 @@ Besides taking decisions, the leader runs these loops:
     reconcile  correct the recorded homes whenever an owner or a virtual machine changes
     repair     write homes that a bind or a crash left unwritten, every ``repairInterval``
 
-The loops examine objects only after changes, in short steps, at most once a second.
+The loops work in short steps. They compare all owners or all waiting pods at most once a second, mostly after changes.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class StickyNode(
         self._waiting_pods = PodWaker(self._owners, handle, self._verdict, self._ends_at, self._decision, kinds, clocks)
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
-        """Return objects to read before a decision: an owner that the watch has not delivered yet, and a missing home
-        node.
+        """Return the object to read before a decision: one of the owner chain that the watch has not delivered yet, or
+        a missing home node.
         """
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
@@ -193,7 +193,7 @@ class StickyNode(
                 return True
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """If the pod has a soft home that passed all filters, allow only this node.
+        """If the pod has a soft home that passed all filters, allow only this node, unless a bind to it has failed.
 
         If the scheduler's request has only a sample of the nodes, without the home, reject the pod once. If a request
         with all nodes lacks the home, another filter rejected the home, and all nodes stay allowed.

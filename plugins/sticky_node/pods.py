@@ -52,7 +52,7 @@ def is_slot(text: str) -> bool:
 
 
 def slots(annotations: Mapping[str, str], *of: str, per_ordinal: bool) -> list[str]:
-    """Return the slots of the annotations with these names. For a kind without ordinals, the only slot is empty."""
+    """Return the slots of the annotations with these names. A kind without ordinals has at most the empty slot."""
     if not per_ordinal:
         return [""] if any(it in annotations for it in of) else []
     present = {key[len(it) + 1 :] for key in annotations for it in of if key == it or key.startswith(f"{it}.")}
@@ -97,7 +97,7 @@ class HomeClaims:
         return None if best is None or (_is_of_many(best) and self._is_shared(best, pod)) else best
 
     def keeps(self, claim: PersistentVolumeClaim) -> bool:
-        """Return true if the claim keeps homes."""
+        """Return true if the selector selects the claim, so that it can keep homes."""
         return self._selector.matches(claim.labels)
 
     def newest(self, pod: Pod) -> Pod | None:
@@ -234,7 +234,7 @@ class ActivePods:
     def decides(self, pod: Pod, node_name: str, controller: AnnotatedObject) -> bool:
         """Return true if the pod is allowed to make the home once it is on that node; false if the node does not exist.
 
-        This is always true if the owner is not a KubeVirt virtual machine. ``controller``: the object that the pod's
+        For owners outside KubeVirt, only the node is checked. ``controller``: the object that the pod's
         controller reference names.
         """
         if not self._objects.has_node(node_name):
@@ -248,7 +248,7 @@ class ActivePods:
         return tuple(self._of_instance.get(controller.uid, {}).values())
 
     def of(self, machine: VirtualMachineInstance) -> Pod | None:
-        """Return the pod in which the virtual machine runs; ``None`` while KubeVirt has not published its node."""
+        """Return the pod in which the virtual machine runs; ``None`` if its node is not published or lacks it."""
         pods = self._of_instance.get(machine.uid, {}).values()
         there = [it for it in pods if it.node_name == machine.node_name != "" and it.namespace == machine.namespace]
         return max(there, key=lambda it: (it.created, it.uid), default=None)
@@ -257,7 +257,7 @@ class ActivePods:
 def is_target(pod: Pod) -> bool:
     """Return true if the pod is the target of a migration or an evacuation.
 
-    Pods inherit the label from the VirtualMachineInstance. KubeVirt does not let other users write it there.
+    Pods inherit the label from the VirtualMachineInstance. KubeVirt does not let users write it there.
     """
     return MIGRATION_JOB in pod.labels and pod.owner is not None and pod.owner.kind == VIRTUAL_MACHINE_INSTANCES.kind
 
@@ -269,8 +269,8 @@ def is_active(pod: Pod, node_name: str, machine: VirtualMachineInstance, pods: M
     (``CurrentVMIPod`` of ``pkg/controller/controller.go``). If two pods were created in the same second, KubeVirt can
     take either one; Homeport chooses by UID.
 
-    A virtual machine without a node cannot migrate. So if it has a migration target, the instance in the snapshot is
-    outdated.
+    A virtual machine without a node cannot migrate. If it has a migration target, the instance in the snapshot is
+    outdated, and the target is ignored.
     """
     where = machine.node_name
     if where and where != node_name:
@@ -306,8 +306,8 @@ def slot_of(pod: Pod, kinds: Sequence[Kind[Any]]) -> str | None:
 
 
 def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
-    """Return the number at the end of the pod's name; ``None`` if there is none, or if the pod's controller is a
-    StatefulSet that the rest of the name does not name.
+    """Return the number at the end of the pod's name; ``None`` if there is none. If the pod's controller is a
+    StatefulSet, the result is also ``None`` unless the rest of the name is that of the StatefulSet.
     """
     name, dash, number = pod.name.rpartition("-")
     if not dash or not _is_number(number):

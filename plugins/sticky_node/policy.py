@@ -206,8 +206,9 @@ class Decision(Struct, frozen=True):
         """Return true if a bind to the node makes it the home. It does if there is no home yet, or if the decision
         allowed other nodes.
 
-        ``failback``: true to keep an existing home. The hard policy still replaces it, because it allows other nodes
-        only after the home was released.
+        The result is false if the policy is ``off``, if the pod is the target of a migration, or if the node is the
+        home already. ``failback``: true to keep an existing home. The hard policy still replaces it, because it allows
+        other nodes only after the home was released.
         """
         if self.applied.policy is Policy.OFF or self.home_state.state is State.TARGET or node == self.home:
             return False

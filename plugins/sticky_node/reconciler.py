@@ -102,8 +102,8 @@ class Reconciler:
         self._again = 0.0
 
     async def run(self) -> None:
-        """Run a round when an owner or a virtual machine has changed, at most one per second. If something was left to
-        do, run another round later.
+        """Run a round when an owner, a controller of pods or a Home has changed, at most one per second. If something
+        was left to do, run another round later.
         """
         while True:
             versions = tuple(map(self._handle.objects.version, self._kinds))
@@ -149,7 +149,10 @@ class _Correction(Struct):
 
 
 class HomeOwnership:
-    """Writes ``home-owner`` for each home, and removes homes that were copied from another object."""
+    """Writes ``home-owner`` for each home, and removes homes that were copied from another object.
+
+    Of a home that a user removed, it also removes the recorded systemUUID.
+    """
 
     def __init__(
         self, owners: Owners, active: ActivePods, recorder: Recorder, budget: WriteBudget, handle: Handle
@@ -210,8 +213,9 @@ class HomeOwnership:
     ) -> dict[str, str | None] | None:
         """Return the annotations that confirm a home that a user wrote; ``None`` if they cannot be known yet.
 
-        The user wrote the home after any finished migration, so the home must not follow that migration. Therefore
-        ``home-pod`` names the pod that runs now. The result is ``None`` while that pod is not in the snapshot.
+        The user wrote the home after any finished migration, so the home must not follow that migration. Therefore, if
+        the machine has migrated, ``home-pod`` names the pod that runs now. The result is ``None`` while that pod is not
+        in the snapshot.
         """
         home, running = home_in(obj, slot), self._owners.running(obj)
         written = ownership_annotations(Owner(kind, obj, slot, running or obj), home, machine_of(self._handle, home))

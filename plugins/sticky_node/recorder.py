@@ -1,8 +1,8 @@
 """Writes homes to their owners: those made by binds, and those of virtual machines that migrated or ran before
 Homeport.
 
-A home that cannot be written is reported once, kept in memory, and retried. If a virtual machine migrates away from its
-home, the new node becomes its home. A running virtual machine that never had a home gets one on its node.
+A home that cannot be written is reported once per cause, kept in memory, and retried. If a virtual machine migrates
+away from its home, the new node becomes its home. A running one that never had a home gets one on its node.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ class Recorder:
             self._failed(claim, self._owners.newest(claim.owner) or claim.owner, str(cause))
 
     async def write_claim(self, claim: Claim) -> bool:
-        """Write the claim to its owner unless it is closed; return ``False`` if the owner kept changing meanwhile.
+        """Write the claim to its owner; drop it instead if it is closed, or if its pod must not make the home.
 
-        Raises ``OSError`` if it cannot be written.
+        Return ``False`` if the owner kept changing. Raises ``OSError`` if it cannot be written, and ``Unreadable``.
         """
         for _ in range(_ATTEMPTS):
             owner = self._owners.newest(claim.owner)

@@ -1,4 +1,4 @@
-"""Reports about homes for operators: metrics, the list of all homes, and ``explain``."""
+"""Reports about homes for operators: metrics, the list of all homes, and the home of one pod."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class Listing:
         self._serves = handle.profile.serves
 
     def homes(self) -> Iterator[Home | None]:
-        """Yield all homes, and ``None`` after each short step."""
+        """Yield all homes, also remembered ones, and owners with only a pod; ``None`` after each short step."""
         for entry in self._scan():
             yield None if entry is None else self._home(entry, self._described(entry))
         for entry in self._scan.remembered():

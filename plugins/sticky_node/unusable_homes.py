@@ -86,7 +86,10 @@ class _WritePause(Struct, frozen=True):
 
 
 class UnusableHomes:
-    """Checks owners that changed, and all owners once a node has changed."""
+    """Checks owners that changed, and all owners once a node or, with namespace rules, a Namespace has changed.
+
+    It writes ``home-since`` to the owners whose annotation is not up to date.
+    """
 
     def __init__(
         self,
@@ -189,8 +192,8 @@ class UnusableHomes:
         self._known[obj.uid] = _CheckedOwner(obj, homes)
 
     async def _look_again(self, kind: Kind[AnnotatedObject], earlier: AnnotatedObject, steps: Steps) -> None:
-        """Check the newest version of an owner that was checked before. It is called for a pod's request, or before a
-        write.
+        """Check the newest version of an owner that was checked before. It is called after a pod has started a grace
+        period, and before a write.
         """
         obj, known = self._handle.objects.get(kind, earlier.namespace, earlier.name), self._known.get(earlier.uid)
         if obj is not None and known is not None and obj.uid == earlier.uid:
@@ -253,7 +256,7 @@ class UnusableHomes:
         return self._clocks.text(home.owner, home.node, state)
 
     async def write(self, seconds: float, steps: Steps) -> None:
-        """Write queued owners for at most ``seconds``: owners without failures first, then in queue order."""
+        """Write queued owners for at most ``seconds``: shortest back-off first, equal ones in queue order."""
         begun = self._handle.timing.clock()
         while self._delayed and self._delayed[0][0] <= begun:
             _, number, uid = heappop(self._delayed)
@@ -312,7 +315,10 @@ class UnusableHomes:
         self._pauses[uid] = _WritePause(changes, seconds, now + seconds)
 
     def _failed(self, uid: str, entry: _Unwritten, cause: OSError) -> None:
-        """Log the first failed write since a success, and queue the owner for a retry."""
+        """Log the first failed write since a success, and queue the owner for a retry.
+
+        If a permission seems to be missing, no owner is written for a while.
+        """
         if not self._is_failure_logged:
             self._is_failure_logged = True
             machine = str(Owner(entry.kind, entry.obj, "", entry.obj))

@@ -156,7 +156,7 @@ class HomeRefusalReporter:
 
 
 class _WaitingPod(Struct):
-    """Pod that filter was called for. ``verdict``: filter's first verdict, or the one at the last comparison.
+    """Pod from a filter call or a search. ``verdict``: filter's first verdict, or the one at the last comparison.
 
     ``answered``: filter's latest verdict. ``new_until``: monotonic end of frequent comparisons. ``reported``: the last
     report.
@@ -205,8 +205,8 @@ class PodWaker:
     def answered(self, pod: Pod, verdict: Hashable) -> None:
         """Store the verdict of a filter call.
 
-        Explanations also call filter, without waking the pod. So a later verdict does not replace the first one, and
-        the pod is still woken. The call can start a grace period, so a known pod is compared again soon.
+        Filter can also run without a scheduling attempt, as in a search for victims. So a later verdict replaces only
+        ``answered``, and the pod is still woken. The call can start a grace period, so a known pod is compared soon.
         """
         now, wait = self._handle.timing.clock(), self._waits.get(pod.uid)
         if wait is not None:
@@ -264,7 +264,7 @@ class PodWaker:
     async def _waiting(self, pending: set[str], steps: Steps) -> AsyncIterator[Pod]:
         """Yield the waiting pods of this profile, each once. Pods can change during the iteration.
 
-        The UIDs of all pods without a node are added to ``pending``. Pods with scheduling gates are noted.
+        The UIDs of all pods without a node are added to ``pending``. Pods with gates are reported to ``GraceClocks``.
         """
         for pod in self._owners.pods():
             await steps()

@@ -27,7 +27,7 @@ _BUDGET_BYTES: Final = 8
 _NO_EVICTION: Final = "budget {}/{} allows no further eviction"
 
 Violating: TypeAlias = Mapping[str, str]
-"""Pods whose eviction would violate a budget: the budget's violation as text for users, by the pod's UID."""
+"""UIDs of the pods whose eviction would violate a budget or be refused, each with the reason as text for users."""
 
 Counting: TypeAlias = Generator[None, None, Violating]
 

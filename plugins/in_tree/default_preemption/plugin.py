@@ -65,8 +65,8 @@ After the last attempt, the search skips the node.
 class DefaultPreemptionArgs(PluginArgs):
     """Arguments as in ``kubescheduler.config.k8s.io/v1``.
 
-    A candidate is a node with victims. A search stops once it has found enough candidates:
-    ``minCandidateNodesPercentage`` of the nodes or ``minCandidateNodesAbsolute``, whichever is larger.
+    A candidate is a node with victims. A search stops once it has found enough candidates, and the best one violates no
+    budget. ``minCandidateNodesPercentage`` of the nodes or ``minCandidateNodesAbsolute`` are enough, whichever is more.
     """
 
     min_candidate_nodes_percentage: Annotated[

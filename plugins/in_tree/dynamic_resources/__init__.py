@@ -4,7 +4,7 @@ If a request has several alternatives, nodes that can satisfy an earlier one sco
 scores are those of kube-scheduler's in-tree plugin of the same name (Kubernetes 1.36).
 
 Homeport does not allocate devices; the scheduler that calls it allocates them. A pod is bound only after its claims are
-allocated.
+allocated and reserved for it.
 """
 
 from plugins.in_tree.dynamic_resources.plugin import SPEC

@@ -1,7 +1,7 @@
 """Index of the devices allocated to claims, by pool, updated claim by claim.
 
-The number of claims has no limit. So devices have reference counts, which allow removing a claim without reading the
-other claims.
+Devices have reference counts, so that a claim can be removed without reading the other claims, whose number has no
+limit.
 """
 
 from __future__ import annotations

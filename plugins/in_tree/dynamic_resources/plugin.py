@@ -51,7 +51,7 @@ REASON_NOTHING_TO_FREE: Final = "no new claims to deallocate"
 REASON_STILL: Final = "still not schedulable"
 
 MAX_WAIT_SECONDS: Final = 900.0
-"""Maximum time in seconds that a pod waits at Permit. The caller's own time limit ends the wait sooner."""
+"""Maximum time in seconds that a pod waits at Permit. The time limit of the bind can end the wait sooner."""
 
 _MAX_ALTERNATIVES: Final = 8
 """Maximum number of alternatives of a request. It is also the score of the first alternative."""

@@ -1,7 +1,7 @@
 """Affinity terms of the incoming pod, resolved to the pods and namespaces that each term matches.
 
-Namespace selectors are resolved to the current namespaces. This is done once for all pods of a namespace with equal
-terms.
+Namespace selectors are resolved to the current namespaces. This is done once for all pods that are in the same
+namespace and have equal terms.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class OwnTerms(Struct, frozen=True):
     """Resolved affinity and anti-affinity terms of one pod.
 
     ``keys``: topology keys of the required affinity terms, without duplicates. ``peers``: pods that match all these
-    terms; ``None`` if no pod can. ``anti``: (topology key, matching pods) of each required anti-affinity term.
-    ``preferred``: (topology key, matching pods, weight) of each preferred term. ``anti`` and ``preferred`` omit terms
-    that cannot match a pod. ``has_required``: true if there are required terms, including those that cannot match a
-    pod.
+    terms; ``None`` if no pod can, or without such terms. ``anti``: (topology key, matching pods) of each required
+    anti-affinity term. ``preferred``: (topology key, matching pods, weight) of each preferred term. ``anti`` and
+    ``preferred`` omit terms that cannot match a pod. ``has_required``: true if there are required terms, including
+    those that cannot match a pod.
     """
 
     keys: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class OwnTerms(Struct, frozen=True):
     has_required: bool = False
 
     def matches_affinity(self, other: Pod) -> bool:
-        """Return true if the other pod matches all required affinity terms."""
+        """Return true if the other pod matches all required affinity terms; false if there are none."""
         return self.peers is not None and self.peers.include(other.namespace, other.labels)
 
     def matches_anti_affinity(self, other: Pod) -> bool:

@@ -1,5 +1,5 @@
-"""Counts of the volumes that pods and VolumeAttachments attach to each node. Counts are updated when these objects
-change.
+"""Counts of the volumes that pods and VolumeAttachments attach to each node. Counts are cached. After a change of these
+objects, the next search that needs a count updates it.
 """
 
 from __future__ import annotations

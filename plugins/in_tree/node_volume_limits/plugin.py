@@ -79,7 +79,8 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
 
     Source of the rules: ``framework/plugins/nodevolumelimits`` of Kubernetes 1.36.
 
-    Kubernetes 1.35 counts a volume of an in-tree driver only on nodes whose CSINode lists the driver as migrated.
+    Kubernetes 1.35 counts a volume of an in-tree driver only on nodes whose CSINode lists the driver as migrated. Here,
+    the rules of 1.36 apply in every profile.
     """
 
     def __init__(self, args: NodeVolumeLimitsArgs, handle: Handle) -> None:

@@ -1,4 +1,4 @@
-"""Arguments of PodTopologySpread, with exactly kube-scheduler's validation."""
+"""Arguments of PodTopologySpread: those of kube-scheduler, with exactly its validation, and Homeport's ``beyond``."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class DefaultConstraint(BaseModel):
 
 
 class MissingFields(BaseModel):
-    """Values of fields that a pod's constraint leaves out.
+    """Values of fields that a constraint leaves out, whether it is a pod's own or a default constraint.
 
     ``matchLabelKeys``: only for constraints with a selector, without the keys that the selector uses itself.
     """

@@ -3,7 +3,7 @@
 A bound pod gets as its rank the smallest number that no other live pod of its ReplicaSet has in the same domain. The
 Binding sets the deletion cost of the pod to minus the rank, and the ReplicaSet controller removes the pods of low cost
 first. So a scale-down removes the highest ranks of all domains before lower ones, which leaves about equal numbers of
-pods.
+pods. The domains are those of one topology key of the pod's constraints (``Ranks.widest_key``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.kube.memo import Newest
 from plugins.in_tree.pod_topology_spread.args import HOSTNAME
 
 MOST_PODS: Final = 5000
-"""Maximum number of pods of a ReplicaSet whose pods are ranked. A bind reads all of them, in less than 1 ms."""
+"""Maximum number of pods of a ReplicaSet that has ranks. A bind reads all of these pods, in less than 1 ms."""
 
 MOST_GIVEN: Final = 4096
 """Maximum number of ranks in memory. A rank is used until the watch shows the pod with it, which takes a moment."""
@@ -61,7 +61,8 @@ class Ranks:
     def rank(self, pod: Pod, node_name: str, constraints: Iterable[TopologySpreadConstraint]) -> int | None:
         """Return the rank that the pod gets on the node; ``None`` if it gets none.
 
-        Only pods of a ReplicaSet are ranked, and only if their constraints have a key with several domains.
+        Only pods of a ReplicaSet with at most ``MOST_PODS`` pods are ranked, and only if one of their constraints has a
+        topology key with several domains.
         """
         if pod.owner is None or not is_ranked(pod):
             return None

@@ -40,8 +40,9 @@ class SoftConstraint(Struct, frozen=True):
     """Credits of one soft constraint. A credit is the number that the constraint adds to the raw score of a node.
 
     ``key_of``: credit key by node name. The key is the node's domain, or for hostnames the number of pods on the node.
-    ``without_key``: nodes that lack the topology key; their credit is 0. ``keys``: credit keys of the nodes that
-    PreScore received. ``credits``: credits by credit key. ``usual``: credit of keys that are not in ``credits``.
+    ``without_key``: nodes that lack the topology key; their credit is 0. ``keys``: credit keys of the scored nodes
+    (``SoftState.names``), in order. ``credits``: credits by credit key. ``usual``: credit of keys that are not in
+    ``credits``.
     """
 
     key_of: Mapping[str, Any]

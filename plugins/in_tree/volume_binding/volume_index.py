@@ -1,6 +1,7 @@
 """Index of the PersistentVolumes that claims can be bound to.
 
-Functions whose run time grows with the number of volumes are generators (``Work``) that yield every few steps.
+Methods of ``FreeVolumes`` whose run time grows with the number of volumes are generators (``Work``), except ``put``
+and ``take``.
 """
 
 from __future__ import annotations
