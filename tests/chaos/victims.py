@@ -4,8 +4,9 @@ Its input is the history, and the Evictions that the product sent, from the API 
 that became terminating when the API server answered an Eviction of the product for it. Its preemptor is the pod that
 was nominated to its node last: the product nominates a pod before it evicts for it, and evicts for one pod at a time.
 
-Some victims are lost for a reason that the product's documentation names: its process was killed, a higher pod took the
-place, a later Eviction was refused, or the preemptor was deleted. These are counted apart, by reason.
+Some victims are lost for a reason that the product's documentation names: its process was killed, another pod took the
+place, a later Eviction was refused, or the preemptor was deleted. These are counted apart, by reason. The other pod has
+a higher priority, or an owner created it on its node.
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ class _Replay:
         self.node_of: dict[str, str] = {}
         self.preemptors: dict[str, Preemptor] = {}
         self.binds: list[tuple[int, float, Json]] = []
+        self.created: list[tuple[float, Json]] = []
 
     def apply(self, event: Event) -> None:
         if event.kind == "PodDisruptionBudget":
@@ -135,6 +137,8 @@ class _Replay:
         self.node_of[name_of(pod)] = node_of(pod)
         if event.change == "DELETED":
             del self._pods[event.uid]
+        if event.change == "ADDED" and node_of(pod):
+            self.created.append((event.received, pod))
         nominee = _annotations(pod).get(PREEMPTING)
         if nominee and (before is None or nominee != _annotations(before).get(PREEMPTING)):
             preemptor = self.preemptors.setdefault(event.uid, Preemptor(pod))
@@ -223,8 +227,11 @@ class _Reasons:
         begins = max(at for revision, at, _ in self.preemptor.nominations if revision < first.revision)
         if self.preemptor.gone <= until + _UNSURE_SECONDS:
             return "the preemptor was deleted"
-        if self._is_overtaken(plan.node, begins, until):
+        higher = [(at, it) for _, at, it in self.replay.binds if priority(it) > priority(self.preemptor.pod)]
+        if self._is_overtaken(plan.node, begins, until, higher):
             return "a higher pod took the place"
+        if self._is_overtaken(plan.node, begins, until, self.replay.created):
+            return "a pod that was created on its node took the place"
         if self._is_refused(plan, begins, until):
             return "a later eviction was refused"
         is_killed = any(begins <= at <= min(until, begins + PLAN_SECONDS) for at in self.kills)
@@ -237,15 +244,13 @@ class _Reasons:
         is_same = any(domains[0].get(key) == domains[1].get(key) for key in keys)
         return f"its pod was bound to another node of {'the' if is_same else 'another'} domain"
 
-    def _is_overtaken(self, node: str, begins: float, until: float) -> bool:
+    def _is_overtaken(self, node: str, begins: float, until: float, others: Iterable[tuple[float, Json]]) -> bool:
+        """Return true if one of these pods came into the domain. Each has the time from which it had a node."""
         pod, nodes = self.preemptor.pod, self.replay.nodes
-        higher = (
-            other
-            for _, at, other in self.replay.binds
-            if begins <= at <= until and priority(other) > priority(pod) and _concerns(pod, other)
-        )
         keys = {it["topologyKey"] for it in hard_constraints(pod)}
-        places = [_labels(nodes[node_of(it)]) for it in higher]
+        places = [
+            _labels(nodes[node_of(other)]) for at, other in others if begins <= at <= until and _concerns(pod, other)
+        ]
         return any(place.get(key) == _labels(nodes[node]).get(key) for place in places for key in keys)
 
     def _is_refused(self, plan: Plan, begins: float, until: float) -> bool:
