@@ -134,6 +134,18 @@ def test_second_plans_and_lost_victims(story: Story) -> None:
     assert ["low-1 for high on a1", "low-2 for high on a2"] == found.alone
 
 
+def test_a_plan_whose_place_went_to_a_pod_that_an_owner_put_on_a_node_is_counted_apart(story: Story) -> None:
+    story.is_evicted("low-1")
+    pod = objects.pod("low-3", labels=WEB, node_name="a2", priority=LOW)
+    story.tell("Pod", "ADDED", {**pod, "status": {"phase": "Running"}})
+    story.is_nominated("high", "a2")
+    story.is_evicted("low-2")
+    story.binds("high", "a2")
+    found = story.judged()
+
+    assert ([], ["a pod that was created on its node took the place"]) == (found.second, [*found.second_by])
+
+
 def test_an_eviction_after_the_bind_is_a_second_plan(story: Story) -> None:
     story.binds("high", "a1")
     story.is_evicted("low-1")
