@@ -36,6 +36,8 @@ _LONGEST_DELAY_SECONDS: Final = 15.0
 _EVICTION_ATTEMPTS: Final = 3
 """Maximum number of attempts to evict a victim that other clients change meanwhile."""
 
+_TIME_IS_OVER: Final = "the time of the plan is over"
+
 _LOG: Final = structlog.get_logger(__name__)
 
 Result = Literal["bound", "refused", "not_nominated", "interrupted", "overtaken", "timed_out", "withdrawn"]
@@ -82,19 +84,16 @@ class PreemptionSteps:
         """Dry-run the evictions, nominate the pod, and evict the victims. Return ``None`` if the pod can be bound once
         the victims are gone, else the result of the plan.
 
-        ``evicted``: list to which the evicted victims are added. ``until``: end of the plan. Each dry run, nomination
-        and eviction begins only if the time limit of its first request ends before then.
+        ``evicted``: list to which the evicted victims are added. ``until``: end of the plan. No dry run or Eviction
+        is sent whose time limit ends after then, and no nomination begins whose first request would do so.
         """
         node = choice.node
         for victim in choice.pods:
-            cause = (
-                await self._evicted(victim, dry_run=True) if self._has_time(until) else "the time of the plan is over"
-            )
-            if cause:
+            if cause := await self._evicted(victim, until, dry_run=True):
                 _LOG.info("victim cannot be evicted", pod=str(pod), victim=str(victim), cause=cause)
                 return "refused"
         self._forget_guard(pod.uid)
-        problem = await self._evictor.nominate(pod, node) if self._has_time(until) else "the time of the plan is over"
+        problem = await self._evictor.nominate(pod, node) if self._has_time(until) else _TIME_IS_OVER
         if problem:
             _LOG.warning("preemptor not nominated", pod=str(pod), node=node, cause=problem)
             return "not_nominated"
@@ -105,7 +104,7 @@ class PreemptionSteps:
             framework = self._context.framework_for(pod)
             if framework is not None and await self.fits(framework, pod, node):
                 break  # another pod has left meanwhile
-            if cause := await self._evicted(victim):
+            if cause := await self._evicted(victim, until):
                 _LOG.warning("eviction refused", pod=str(pod), victim=str(victim), cause=cause)
                 return "interrupted"
             evicted.append(victim)
@@ -124,10 +123,12 @@ class PreemptionSteps:
             return "withdrawn"
         return "bound" if pod.node_name else None
 
-    async def _evicted(self, victim: Pod, *, dry_run: bool = False) -> str:
+    async def _evicted(self, victim: Pod, until: float, *, dry_run: bool = False) -> str:
         """Evict a victim and read it back. Return why that failed, or an empty string."""
         cause = "the pod keeps changing"
         for _ in range(_EVICTION_ATTEMPTS):
+            if not self._has_time(until):
+                return _TIME_IS_OVER
             eviction = await self._evictor.evict(victim, dry_run=dry_run)
             if eviction.outcome == "refused":
                 return eviction.cause
