@@ -76,8 +76,7 @@ class TermMatch:
 
     ``hard_weight``: weight of a required affinity term; if ``None``, pods with a matching required anti-affinity term
     are counted. ``groups``: the matching groups, each with the weight of one pod by topology key. ``seen``: all groups
-    up to this number have been compared; -1 until the match is complete for the first time. Implements
-    ``SteppedEntry``.
+    up to this number have been compared; -1 before the first comparison has ended. Implements ``SteppedEntry``.
     """
 
     __slots__ = ("groups", "hard_weight", "incoming", "rest", "seen", "selections")

@@ -1,4 +1,5 @@
 """Number of pods that a selector matches, by node.
+
 A ``Group`` counts the pods with equal labels, and a ``Selection`` adds up all groups that its selector matches.
 """
 
@@ -20,7 +21,7 @@ _REQUIREMENT_BYTES: Final = 500
 _MOST_KEYS: Final = 16
 """Maximum number of label values, and of namespaces, by which a selector is indexed.
 
-If a selector has no In requirement with at most this number of values, it is indexed only by its namespaces. If it has
+If a selector has no In requirement with at most this number of values, it is indexed only by namespace. If there are
 more namespaces, it is indexed for all namespaces.
 """
 

@@ -53,7 +53,7 @@ If a group exceeds the maximum, its oldest matches are evicted, except pinned on
 """
 
 _MOST_COMPARED: Final = 512
-"""Maximum number of groups created since a match was last complete, for which the match compares all of these groups.
+"""Maximum number of groups created since a match was last complete that the match compares without the index.
 
 If more were created, the match compares only the candidates that the index finds.
 """
