@@ -18,7 +18,7 @@ _WHAT_IF_SECONDS: Final = 70.0
 
 
 def seconds_for(path: str) -> float:
-    """Return the time limit of a request in seconds. A what-if can take a minute."""
+    """Return the maximum seconds that a request waits for the server. A what-if can take a minute."""
     return _WHAT_IF_SECONDS if path in WHAT_IFS else _SECONDS
 
 
@@ -58,7 +58,10 @@ class Pages(Protocol):
 
 
 def check_status(pages: Pages) -> None:
-    """Raise ``CommandError`` if the pages are not those of a Homeport, whose status has ``feeds``."""
+    """Raise ``PageNotServed`` if the status has no ``feeds``, as that of a Homeport has.
+
+    Raise ``CommandError`` if the request for the status fails.
+    """
     if not isinstance(pages.get(STATUS_PATH, {}).get("feeds"), dict):
         raise PageNotServed(OTHER_VERSION)
 
