@@ -130,7 +130,7 @@ class ObjectStore:
             self.upsert(kind, obj)
 
     def delete(self, kind: Kind[Any], key: ObjectKey, uid: str = "") -> None:
-        """Remove an object. If ``uid`` is not empty, remove the object only if it has this UID."""
+        """Remove an object, and remember its UID. If ``uid`` is not empty, remove only an object with this UID."""
         namespace, name = key
         objects = self._objects.get(kind, {}).get(namespace, {})
         known = objects.get(name)

@@ -1,8 +1,8 @@
 """Overlay: shows the cluster without some pods, with additional pods, or with changed nodes, during one evaluation.
 
-An evaluation omits the evaluated pod itself and the victims of preemption, and adds nominated pods. The overlay changes
-no cached counts, stamps, versions or node infos. If the overlay affects a result, the result is computed from the
-cached one; other results are returned unchanged.
+An evaluation omits, for example, the evaluated pod itself or the victims of preemption, and adds nominated pods. The
+overlay changes no cached counts, stamps, versions or node infos. If the overlay affects a result, the result is
+computed from the cached one; other results are returned unchanged.
 """
 
 from __future__ import annotations

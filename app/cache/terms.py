@@ -60,7 +60,10 @@ If more were created, the match compares only the candidates that the index find
 
 
 class Terms:
-    """Counts for inter-pod affinity; implements ``framework.PodTerms``. The cluster cache reports every change here."""
+    """Counts for inter-pod affinity; implements ``framework.PodTerms``.
+
+    The cluster cache reports all changes of nodes, and of pods on nodes, to this object.
+    """
 
     def __init__(self, nodes: Mapping[str, NodeInfo], *, most_match_bytes: int = _MOST_MATCH_BYTES) -> None:
         self._counts = Counters(nodes)

@@ -175,7 +175,7 @@ def _require_api_server(server: Pages, owner: OwnerArgument) -> None:
 
 
 def _known(server: Pages, owner: OwnerArgument, **more: str) -> list[Json]:
-    """Return the owner's entries in the list of homes: one or none. ``more``: further query parameters."""
+    """Return the owner's entries in the list of homes; empty without any. ``more``: further query parameters."""
     query = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name, **more}
     mine = (owner.api_version, owner.slot)
     return [it for it in homes(server, query) if (it["owner"]["apiVersion"], it["owner"]["slot"]) == mine]

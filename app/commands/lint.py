@@ -39,7 +39,8 @@ _YELLOW: Final = "33"
 def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> int:
     """Print the findings. Return the exit code.
 
-    The code is 3 if a manifest or an object could not be read, even with findings; else 1 with findings, 0 without.
+    The code is 3 if a manifest or an object could not be read, or if a path has none, even with findings. Else it is 1
+    with findings, and 0 without.
 
     ``registry``: all plugins. Raises ``CommandError``, ``CredentialsError``, ``SavedClusterError`` and ``UsageError``.
     """

@@ -54,7 +54,7 @@ def answered(pages: Pages, files: Sequence[str], given: Sequence[str], namespace
 def _read(paths: Sequence[str]) -> list[ManifestObject]:
     """Return the objects of manifests, without those inside ConfigMaps.
 
-    Raises ``UsageError`` if a file or an object cannot be read.
+    Raises ``UsageError`` if a file or an object cannot be read, or if a path has no objects.
     """
     manifests, _ = read_paths(paths)
     if manifests.broken:

@@ -93,7 +93,7 @@ def running_of(arguments: argparse.Namespace, nearby: Sequence[str]) -> Server |
 def check_not_empty(arguments: argparse.Namespace, *flags: str) -> None:
     """Raise ``UsageError`` if a flag has an empty value, for example from an unset shell variable.
 
-    Without this check, the command would use the live cluster.
+    Without this check, the command would act as without the flag, and for example use the live cluster.
     """
     for flag in flags:
         if getattr(arguments, flag) == "":
