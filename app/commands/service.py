@@ -49,11 +49,11 @@ class Pages(Protocol):
     """Interface to the pages of a Homeport: a running server, or a service in this process."""
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         ...
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         ...
 
 
@@ -80,11 +80,11 @@ class Server(Struct, frozen=True):
     key: str | None = None
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         return self._ask("GET", path, {"params": dict(query)})
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         return self._ask("POST", path, {"json": dict(body)})
 
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:
