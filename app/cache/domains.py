@@ -12,7 +12,7 @@ from app.framework.counts import Inclusion
 from app.kube.selectors import Selector
 
 _MAX_LIMITS: Final = 4
-"""Maximum number of limits with a stamp in one ``Domains``. Each pod event compares a count with all these limits."""
+"""Maximum number of limits with a stamp in one ``Domains``. A changed count is compared with all these limits."""
 
 DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
 """Scope, selector, topology key, required label keys, and node inclusion policies."""
@@ -22,8 +22,8 @@ class Domains:
     """Number of pods of one selection in each domain of one topology. Implements ``framework.DomainCounts``.
 
     ``counts``: number of pods by domain, without zeros. ``by_count``: for each number of pods, the domains with that
-    number. ``stamps``: for each of the latest requested limits, a number that changes when the count of a domain
-    crosses the limit.
+    number. ``stamps``: for each of some limits, a number that changes when the count of a domain crosses the limit. In
+    a ``TermMatch``, the counts can be sums of weights instead of numbers of pods.
     """
 
     __slots__ = ("by_count", "counts", "selection", "stamps", "topology")
@@ -50,7 +50,7 @@ class Domains:
         return counts, by_count
 
     def key(self) -> DomainsKey:
-        """Return the key under which these counts are cached."""
+        """Return the ``DomainsKey`` of the selection and the topology."""
         selection, topology = self.selection, self.topology
         eligibility = topology.eligibility
         return selection.namespace, selection.selector, topology.key, eligibility.required, eligibility.inclusion
@@ -156,7 +156,7 @@ class Domains:
         return buckets[0] if len(buckets) == 1 else [value for values in buckets for value in values]
 
     def differences(self, counted: Mapping[str, int]) -> Iterator[str]:
-        """Yield a sentence for each difference from the counts by node in ``counted``."""
+        """Yield a sentence for each of ``counts`` and ``by_count`` that does not fit the counts by node ``counted``."""
         counts, by_count = self._counted(counted)
         where = f"{self.topology.key} of {self.selection.selector} in {self.selection.namespace}"
         parts = {"counts": self.counts == counts, "buckets": self.by_count == by_count}

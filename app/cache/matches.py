@@ -1,7 +1,7 @@
 """Counts of existing pods by their affinity terms.
 
-Pods of a namespace with equal terms form a ``TermGroup``. A ``TermMatch`` counts the existing pods with terms that
-match a certain incoming pod, given by its namespace and labels.
+Pods of a namespace with equal terms form a ``TermGroup``. A ``TermMatch`` counts or weighs the existing pods with terms
+that match a certain incoming pod.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class TermGroup:
     """Number of pods by node (``nodes``), for the pods of one namespace with equal affinity terms (``affinity``).
 
     ``number``: serial number; a later group has a larger number. ``matches``: the matches that count this group, each
-    with the weight of one pod by topology key. ``fan_out``: number of counts that change if a pod of the group joins or
-    leaves a node.
+    with the weight of one pod by topology key. ``fan_out``: number of these weights in all matches together, because
+    each means a count to update when a pod of the group joins or leaves a node.
     """
 
     __slots__ = ("affinity", "fan_out", "key", "matches", "nodes", "number")
@@ -62,7 +62,7 @@ class TermGroup:
             yield weighted.term
 
     def index_keys(self) -> set[tuple[str, ...]]:
-        """Return the index keys of the group; for a pod that a term matches, ``pod_index_keys`` yields one of them."""
+        """Return the index keys of the group. For a pod that a term matches, ``pod_index_keys`` yields at least one."""
         keys: set[tuple[str, ...]] = set()
         for term in self.terms():
             if term.selector is not None:
@@ -74,10 +74,9 @@ class TermGroup:
 class TermMatch:
     """Number or weight of the existing pods with terms that match an incoming pod, by topology key and node.
 
-    ``incoming``: namespace and labels of the incoming pod. ``hard_weight``: weight of a required affinity term; if
-    ``None``, pods with a matching required anti-affinity term are counted. ``groups``: the matching groups, each with
-    the weight of one pod by topology key. ``seen``: number of the last group that was compared; -1 if none was
-    compared. Implements ``SteppedEntry``.
+    ``hard_weight``: weight of a required affinity term; if ``None``, pods with a matching required anti-affinity term
+    are counted. ``groups``: the matching groups, each with the weight of one pod by topology key. ``seen``: all groups
+    up to this number have been compared; -1 before the first comparison has ended. Implements ``SteppedEntry``.
     """
 
     __slots__ = ("groups", "hard_weight", "incoming", "rest", "seen", "selections")
@@ -97,7 +96,10 @@ class TermMatch:
         return sizes + COUNT_BYTES * counts
 
     def weights_of(self, affinity: PodAffinity) -> Mapping[str, int]:
-        """Return the weight of one pod with these terms, by topology key; empty if no term matches the incoming pod."""
+        """Return the weight of one pod with these terms in this match, by topology key.
+
+        Empty if the incoming pod matches none of the terms that this match counts, see ``hard_weight``.
+        """
         incoming, hard_weight = self.incoming, self.hard_weight
         if hard_weight is None:
             return {it.topology_key: 1 for it in affinity.required_anti if it.matches(incoming)}
@@ -113,7 +115,7 @@ class TermMatch:
         return weights
 
     def add_group(self, group: TermGroup) -> None:
-        """Add a group if any of its terms matches the incoming pod. The group then also updates this match."""
+        """Add a group if its pods have a weight in this match. Changes of the group then also update the match."""
         if group in self.groups:
             return
         weights = self.weights_of(group.affinity)

@@ -1,4 +1,4 @@
-"""Objects of the kinds that plugins read, except pods and nodes, by kind, namespace and name."""
+"""Objects of all kinds except pods and nodes, by kind, namespace and name."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class DeletedUids:
 
 
 class ObjectStore:
-    """Newest known version of each object. A late watch event does not replace a newer version from a write.
+    """Objects by kind, namespace and name.
 
-    ``changes``: number of changes of all objects so far.
+    With ``newest_wins``, a late watch event does not replace a newer version, for example from a write. ``changes``:
+    number of changes of all objects so far.
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class ObjectStore:
 
         The version is a number that increases with every change of these objects. Data derived from these objects is
         valid while the version stays the same. All namespaces without objects share a version, which increases when a
-        namespace loses its last object.
+        namespace loses its last object, or when ``touch`` names an object in one of them.
         """
         if namespace is None:
             return self.kind_version(kind)
@@ -129,7 +130,7 @@ class ObjectStore:
             self.upsert(kind, obj)
 
     def delete(self, kind: Kind[Any], key: ObjectKey, uid: str = "") -> None:
-        """Remove an object. If ``uid`` is not empty, remove the object only if it has this UID."""
+        """Remove an object, and remember its UID. If ``uid`` is not empty, remove only an object with this UID."""
         namespace, name = key
         objects = self._objects.get(kind, {}).get(namespace, {})
         known = objects.get(name)
@@ -146,7 +147,7 @@ class ObjectStore:
         return self._latest.get(kind, 0)
 
     def touch(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Increase the versions of the kind and the namespace, so that derived data is computed again."""
+        """Record a change of an object: increase the versions of its kind and namespace, and add ``key`` to the log."""
         namespace, _ = key
         self.changes += 1
         self._latest[kind] = self.changes

@@ -1,8 +1,8 @@
 """Overlay: shows the cluster without some pods, with additional pods, or with changed nodes, during one evaluation.
 
-An evaluation omits the evaluated pod itself and the victims of preemption, and adds nominated pods. The overlay changes
-no cached counts, stamps, versions or node infos. If omitted or added pods affect a result, the overlay computes the
-result from the cached one; it returns other results unchanged.
+An evaluation omits, for example, the evaluated pod itself or the victims of preemption, and adds nominated pods. The
+overlay changes no cached counts, stamps, versions or node infos. If the overlay affects a result, the result is
+computed from the cached one; other results are returned unchanged.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Overlaid(Mapping[str, V]):
 class OverlaidDomains:
     """Cached counts by domain, changed by ``deltas``. Implements ``framework.DomainCounts``.
 
-    The set of domains does not change, because counts by domain ignore the nodes that an overlay changes.
+    The set of domains does not change, because counts by domain ignore an overlay's changes to nodes.
     """
 
     __slots__ = ("_cached", "_counts", "_deltas", "_minimum", "_stamps")
@@ -299,7 +299,7 @@ def is_counted(pod: Pod) -> bool:
 
 
 def is_placed(pod: Pod) -> bool:
-    """Return true if the pod is on a node, even if it is terminating. ``PodTerms`` include all these pods."""
+    """Return true if the pod is on a node, even if it is terminating. ``PodTerms`` include terminating pods too."""
     return bool(pod.node_name)
 
 

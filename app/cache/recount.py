@@ -1,4 +1,4 @@
-"""Recount of all pods by selector and node, to check the cached counts."""
+"""Recount of pods by node, for each label set and each selector, to check the cached counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number of pods on each node that a selector matches.
+"""Number of pods that a selector matches, by node.
 
 A ``Group`` counts the pods with equal labels, and a ``Selection`` adds up all groups that its selector matches.
 """
@@ -19,10 +19,10 @@ _REQUIREMENT_BYTES: Final = 500
 """Estimated bytes of a requirement without its values, plus an allowance for the time of comparisons."""
 
 _MOST_KEYS: Final = 16
-"""Maximum number of label values, and of namespaces, by which a selection is indexed.
+"""Maximum number of label values, and of namespaces, by which a selector is indexed.
 
-If a selector has no In requirement with so few values, its selection is compared with every new label set of its
-namespaces. If a selection has more namespaces, it is indexed for all namespaces.
+If a selector has no In requirement with at most this number of values, it is indexed only by namespace. If there are
+more namespaces, it is indexed for all namespaces.
 """
 
 EVERYWHERE: Final = ""
@@ -54,7 +54,7 @@ class SteppedEntry(Protocol):
 class Group:
     """Number of pods by node (``nodes``), for the pods of one namespace with one label set.
 
-    ``selections``: ordered set (the values are ``None``) of the cached selections with selectors that match the labels.
+    ``selections``: ordered set (the values are ``None``) of the cached selections that include these pods.
     """
 
     __slots__ = ("labels", "nodes", "selections")
@@ -69,7 +69,8 @@ class Selection:
     """Number of pods by node (``nodes``), for the pods that one selector matches in a scope. A ``SteppedEntry``.
 
     ``namespace``: the scope. ``domains``: the counts by topology domain that are derived from this selection.
-    ``is_cached``: false once ``Counters.leave`` has unlinked the selection.
+    ``is_cached``: false once ``Counters.leave`` has unlinked the selection. A ``TermMatch`` stores its numbers or
+    weights of pods in selections too; these have no groups, and their scope and selector have no meaning.
     """
 
     __slots__ = ("domains", "groups", "is_cached", "namespace", "nodes", "rest", "selector")

@@ -38,26 +38,32 @@ _MOST_MATCH_BYTES: Final = 64 << 20
 """Maximum estimated bytes of all matches."""
 
 _PIECE: Final = 384
-"""Number of terms and counts by node that one step handles, in some tenths of a millisecond."""
+"""Number of terms and counts by node after which a step ends. A step usually takes some tenths of a millisecond."""
 
 _WEIGH_EVERY: Final = 64
 """Number of pod events after which the size of some matches is estimated again, because pod events make them grow."""
 
 _ROUND: Final = 128
-"""Divisor: after ``_WEIGH_EVERY`` pod events, the size of 1/128 of the matches is estimated again."""
+"""Divisor: after ``_WEIGH_EVERY`` pod events, the size of 1/128 of the matches and a few more is estimated again."""
 
 _MOST_FAN_OUT: Final = 2048
-"""Maximum number of counts that a change of one pod updates, which takes up to two milliseconds.
+"""Maximum ``fan_out`` of a group. Updates of so many counts take up to two milliseconds.
 
-If there are more counts, the oldest matches are evicted.
+If a group exceeds the maximum, its oldest matches are evicted, except pinned ones.
 """
 
 _MOST_COMPARED: Final = 512
-"""Maximum number of new groups that a match compares one by one. If there are more, the index finds the candidates."""
+"""Maximum number of groups created since a match was last complete that the match compares without the index.
+
+If more were created, the match compares only the candidates that the index finds.
+"""
 
 
 class Terms:
-    """Counts for inter-pod affinity; implements ``framework.PodTerms``. The cluster cache reports every change here."""
+    """Counts for inter-pod affinity; implements ``framework.PodTerms``.
+
+    The cluster cache reports all changes of nodes, and of pods on nodes, to this object.
+    """
 
     def __init__(self, nodes: Mapping[str, NodeInfo], *, most_match_bytes: int = _MOST_MATCH_BYTES) -> None:
         self._counts = Counters(nodes)
@@ -107,7 +113,7 @@ class Terms:
     def _domains(self, match: TermMatch, moved: Collection[str]) -> dict[str, Domains]:
         """Return the counts by domain for each topology key of the match and of ``moved``.
 
-        A topology key is omitted if no node has such a label, because it then has no effect.
+        A topology key is omitted if no node has such a label, because it then has no effect. Raises ``Unprepared``.
         """
         every = {**dict.fromkeys(moved, self._nothing), **match.selections}
         selections = {key: it for key, it in every.items() if key in self._keys}
@@ -192,7 +198,10 @@ class Terms:
                     self._matches.evict((match.incoming, match.hard_weight))
 
     def _since(self, match: TermMatch) -> Collection[TermGroup]:
-        """Return the groups that the match has not compared yet. If there are many, return only the ``_candidates``."""
+        """Return the groups that the match has not compared yet.
+
+        If the match was never complete, or if many groups are new, return only the ``_candidates``.
+        """
         if match.seen < 0 or self._last - match.seen > _MOST_COMPARED:
             return [it for it in self._candidates(match.incoming) if it.number > match.seen]
         return list(takewhile(lambda it: it.number > match.seen, reversed(self._groups.values())))
@@ -272,7 +281,7 @@ class Terms:
         return {**self._counts.statistics(), "matches": of_matches}
 
     def recount(self) -> TermsRecount:
-        """Create an empty recount for ``differences``. The caller must call its ``see`` with every pod."""
+        """Create an empty recount for ``differences``. The caller must call ``see`` for every pod, and ``moved``."""
         return TermsRecount(self._counts.complete_selections())
 
     def differences(self, recount: TermsRecount) -> Iterator[str]:

@@ -77,8 +77,8 @@ class Eligibility:
     def piece(self, most: int) -> int:
         """Return the number of nodes that one step handles.
 
-        The number is ``most`` if a complete topology already knows the included nodes. Otherwise it is smaller, because
-        each node must be matched against the rule.
+        The number is ``most`` if a complete topology already knows the included nodes. Otherwise each node must be
+        matched against the rule, so the number decreases with the ``size`` of the rule.
         """
         return most if self._complete is not None else 1 + most // (1 + self.size)
 
@@ -117,8 +117,8 @@ class Topology:
     The domain is the value of the label. If the key is not required, nodes without the label are in the domain ``""``.
     ``sizes``: number of nodes by domain. ``members``: nodes by domain; ``None`` until requested. ``renamed``: number of
     nodes whose domain differs from their name. ``unions``: nodes outside of some domains, cached by these domains.
-    ``users``: counts by the domains of this topology. ``stamp``: number that changes whenever a node joins, leaves or
-    changes its domain.
+    ``users``: counts by the domains of this topology. ``stamp``: number that changes whenever ``move`` adds or removes
+    a node, or changes its domain.
     """
 
     __slots__ = (

@@ -1,4 +1,7 @@
-"""Objects that exist in the cluster but cannot be decoded. Reads of such an object raise ``Unreadable``."""
+"""Objects that exist in the cluster but cannot be decoded.
+
+If a plugin reads such an object by its name, or all objects in its namespace, ``Unreadable`` is raised.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from app.kube.meta_v1 import ObjectKey
 class UnreadableObjects(dict[Kind[Any], dict[ObjectKey, str]]):
     """Error messages of the objects that cannot be decoded, by kind and key.
 
-    The table is usually empty, so callers test ``if unreadable`` before they call ``require``, to save time.
+    The table is usually empty, so frequent callers of ``require`` test ``if unreadable`` first, to save time.
     """
 
     __slots__ = ()

@@ -41,13 +41,13 @@ class LastAnswer:
         self._answer: dict[str, Any] = {}
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         self._path, self._answer = path, {}
         self._answer = self._pages.get(path, query)
         return self._answer
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         self._path, self._answer = path, {}
         self._answer = self._pages.post(path, body)
         return self._answer

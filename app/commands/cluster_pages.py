@@ -164,7 +164,7 @@ def names_at(login: Login, path: str) -> list[str]:
 
 
 def _end_on_sigterm() -> None:
-    """Make SIGTERM raise ``SystemExit``, so that this process also ends its port-forward."""
+    """Unless SIGTERM has a handler, make it raise ``SystemExit``, so that this process also ends its port-forward."""
     if current_thread() is main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(_SIGNALLED + number))
 
@@ -208,9 +208,9 @@ def _user_errors() -> Iterator[None]:
 def by_service(connection: ClusterConnection, namespace: str, missed: list[str]) -> tuple[ServiceProxy, str] | None:
     """Return the pages of the first operator Service that answers, and a text that names it; ``None`` if none answers.
 
-    ``namespace``: where to search; empty for all namespaces. If a Service is missing or does not answer, the reason is
-    added to ``missed``. Raises ``CommandError`` if the API server does not answer or rejects the credentials, or if
-    several namespaces have such Services.
+    ``namespace``: where to search; empty for all namespaces. If Services cannot be listed, if there is none, or if one
+    does not answer, the reason is added to ``missed``. Raises ``CommandError`` if the API server does not answer or
+    rejects the credentials, or if several namespaces have such Services.
     """
     try:
         services = _SERVICES.decode(connection.read(_collection("services", namespace), {"labelSelector": SERVICES}))
@@ -287,9 +287,9 @@ class PortForward:
 def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[str]) -> tuple[PortForward, str] | None:
     """Return the pages of the first ready pod that answers by a port-forward, and a text that names it; else ``None``.
 
-    ``namespace``: where to search; empty for all namespaces. If a pod is missing or does not answer, the reason is
-    added to ``missed``. Raises ``CommandError`` if the API server does not answer or rejects the credentials, or if
-    several namespaces have such pods.
+    ``namespace``: where to search; empty for all namespaces. If pods cannot be listed, if none is ready, or if one does
+    not answer, the reason is added to ``missed``. Raises ``CommandError`` if the API server does not answer or rejects
+    the credentials, or if several namespaces have ready pods of Homeport.
     """
     try:
         pods = _PODS.decode(connection.read(_collection("pods", namespace), {"labelSelector": PODS}))

@@ -1,4 +1,4 @@
-"""Flags that several commands have, with the same names and meanings as in kubectl."""
+"""Flags that several commands have."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _COLLECTIONS: Final = {
 Names = Callable[[Login, str], Iterable[str]]
 """Function that returns the names of the objects in the list at a path of the API server.
 
-It returns none if the server does not answer.
+It returns none if the request fails.
 """
 
 

@@ -49,7 +49,7 @@ def waits(answer: Json) -> bool:
 
 
 def unknown(answer: Json) -> str:
-    """Return the message about nodes that do not exist, each with similar names; empty if all exist."""
+    """Return the message about nodes that do not exist, with similar names if there are any; empty if all exist."""
     missing = (it for it in answer["items"] if not it["known"])
     return "\n".join(f"there is no node {shown(it['node'])}{it['suggestion']}" for it in missing)
 
@@ -91,7 +91,7 @@ def _lines(answer: Json, *, wide: bool, headers: bool) -> Iterator[str]:
 
 
 def _verdict(item: Json) -> str:
-    """Return the first line about a node: how many pods would be placed, and what fails."""
+    """Return the first line about a node: that it does not exist, or how many pods would be placed and what fails."""
     if not item["known"]:
         return f"{item['node']}: there is no such node; homes on it: {len(item['homes']) + item['moreHomes']}"
     leaving = len(item["pods"])

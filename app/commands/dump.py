@@ -27,8 +27,8 @@ def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[
     """Write the live cluster to the file at ``path``, and return the text to print.
 
     The file has mode 0600. An existing file is replaced only after all objects are written. Raises ``CommandError`` if
-    the cluster cannot be read or has no nodes, or if ``path`` is not a file. Raises ``ProfileErrors`` for invalid
-    profiles, ``CredentialsError``, and ``OSError`` if the file cannot be written.
+    the cluster cannot be read or has no nodes, or if ``path`` exists and is not a file. Raises ``ProfileErrors`` for
+    invalid profiles, ``CredentialsError``, and ``OSError`` if the file cannot be written.
     """
     if path.exists() and not path.is_file():
         raise CommandError(f"{path} is not a file: it cannot be replaced")
@@ -53,7 +53,10 @@ def run(settings: Settings, specs: Iterable[PluginSpec[Any]], defaults: Mapping[
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that replaces ``path`` at the end of the context. After an exception, it is removed."""
+    """Open a temporary file that replaces ``path`` at the end of the context.
+
+    After an exception, the temporary file is removed, and ``path`` is unchanged.
+    """
     number, name = mkstemp(dir=path.parent, prefix=f".{path.name}.")  # creates the file with mode 0600
     try:
         with os.fdopen(number, "wb") as file:

@@ -16,7 +16,7 @@ from app.telemetry.metrics import Metrics
 
 
 def run(path: str | None, specs: Iterable[PluginSpec[Any]], release: str) -> None:
-    """Evaluate the cases in a file, or on standard input if ``path`` is ``None``. Print each line of verdicts at once.
+    """Evaluate the cases in a file, or on standard input without ``path``. Print each answer before the next case.
 
     ``release``: Kubernetes release for cases that do not name a release. Raises ``OSError`` if the file cannot be read.
     """

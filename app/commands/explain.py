@@ -11,11 +11,11 @@ from app.commands.output import BAD, BOLD, GOOD, coloured
 from app.kube.names import is_subdomain, shown
 
 _WIDTH: Final = 100
-"""Width in characters at which lists of names are wrapped."""
+"""Width in characters at which some lines are wrapped."""
 
 _RELEASE: Final = "ReleaseHome"
 _MOST_NAMED: Final = 8
-"""Maximum number of nodes that are named for a group; the formats wide, json and yaml name all nodes."""
+"""Maximum number of nodes that are named in a list. With ``-o wide``, it applies only to remedies."""
 
 _COLOURS: Final = {"Fits": GOOD, "Bound": GOOD, "Gated": BAD, "NoNodeFits": BAD}
 """Colour of the first line, by verdict."""
@@ -45,9 +45,9 @@ def lines(answer: dict[str, Any], output: str) -> Iterator[str]:
 
 
 def render(answer: dict[str, Any], *, wide: bool) -> Iterator[str]:
-    """Yield the lines to print for an answer of ``/api/v1/explain``: the verdict, its numbers, then the remedies.
+    """Yield the lines to print for the explanation of one pod: the verdict first, the remedies last.
 
-    ``wide``: name all nodes.
+    ``wide``: name all nodes that fit, and all nodes of each group.
     """
     most = len(answer["feasible"]) + answer["total"] if wide else _MOST_NAMED
     yield from _verdict(answer, most)
@@ -96,7 +96,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _bound(bound: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines about each plugin's verdict on the node of a bound pod."""
+    """Yield the lines about the node of a bound pod: each plugin's verdict, and a note."""
     if bound["verdicts"]:
         satisfied = " ".join(it["plugin"] for it in bound["verdicts"] if it["code"] == "Success") or "none"
         yield from _wrapped(f"satisfied on {_safe(bound['name'])}: {satisfied}")
@@ -108,7 +108,7 @@ def _bound(bound: dict[str, Any]) -> Iterator[str]:
 
 
 def _scheduler(condition: dict[str, Any], judged_at: str) -> Iterator[str]:
-    """Yield the lines about the condition PodScheduled: reasons, and differences from Homeport's verdict."""
+    """Yield the lines about the condition PodScheduled: reasons or message, and differences from Homeport's verdict."""
     yield ""
     since = _safe(condition["since"]) or "an unknown time"
     yield f"kube-scheduler says (unschedulable since {since}; the verdict above is from {judged_at}):"
@@ -121,7 +121,7 @@ def _scheduler(condition: dict[str, Any], judged_at: str) -> Iterator[str]:
 
 
 def _safe(text: str) -> str:
-    """Return a text from a pod; quoted and escaped if it contains characters that a terminal could interpret."""
+    """Return the text; quoted and escaped if it has unprintable characters, because a terminal could interpret them."""
     return text if text.isprintable() else ascii(text)
 
 

@@ -1,8 +1,8 @@
 """``homeport homes``: lets a user move, release and keep homes (``home_list`` lists them).
 
 A home is the node on which Homeport places a pod again when the pod is recreated. The node's name is stored in an
-annotation of the pod's owner. The commands read homes, and the kinds of owners that can have homes, from a running
-Homeport. They write changes to the API server with the permissions of the user's kubeconfig, like ``kubectl annotate``.
+annotation of the pod's owner. The commands read homes, and the kinds of owners that can have homes, from Homeport's
+pages. They write changes to the API server with the permissions of the user's kubeconfig, like ``kubectl annotate``.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _is_called(keeper: Json, word: str) -> bool:
 def move(server: Pages, login: Login, owner: OwnerArgument, node: str, *, force: bool) -> str:
     """Make the node the home, and return the text to print. With ``force``, the node need not exist.
 
-    Raises ``CommandError`` if that fails, and ``UsageError`` for an empty ``node``.
+    Raises ``CommandError`` if that fails, ``UsageError`` for an empty ``node``, and ``CredentialsError``.
     """
     if not node:
         raise UsageError(f"{owner}: the name of the node is empty; release removes a home")
@@ -137,7 +137,7 @@ def release(server: Pages, login: Login, owner: OwnerArgument) -> str:
     """Remove the home, and return the text to print. The next bind of the pod then creates a new home.
 
     If the owner was deleted, the home that Homeport still remembers for it is removed. Raises ``CommandError`` if there
-    is no home, or if the change fails.
+    is no home, or if the change fails. Raises ``CredentialsError``.
     """
     _require_api_server(server, owner)
     released = _done(by_hand.release(login, owner.target), server, owner)
@@ -149,9 +149,10 @@ def release(server: Pages, login: Login, owner: OwnerArgument) -> str:
 
 
 def keep(server: Pages, login: Login, owner: OwnerArgument) -> str:
-    """Make the current node of the owner's pod its home, and return the text to print.
+    """Make the current node of the owner's pod the home, and return the text to print.
 
-    Raises ``CommandError`` if the owner is gone or has no pod, if its pod has no node, or if the change fails.
+    Raises ``CommandError`` if the owner is gone or has no pod, if its pod has no node, or if the change fails. Raises
+    ``CredentialsError``.
     """
     items = [*_known(server, owner), *_known(server, owner, state=State.NONE)]
     if not items:
@@ -174,14 +175,14 @@ def _require_api_server(server: Pages, owner: OwnerArgument) -> None:
 
 
 def _known(server: Pages, owner: OwnerArgument, **more: str) -> list[Json]:
-    """Return a list with the owner's home; empty if Homeport knows none. ``more``: further query parameters."""
+    """Return the owner's entries in the list of homes; empty without any. ``more``: further query parameters."""
     query = {"namespace": owner.namespace, "kind": owner.kind, "name": owner.name, **more}
     mine = (owner.api_version, owner.slot)
     return [it for it in homes(server, query) if (it["owner"]["apiVersion"], it["owner"]["slot"]) == mine]
 
 
 def _done(change: Coroutine[Any, Any, T], server: Pages, owner: OwnerArgument) -> T:
-    """Run a change, and return its result. Raises ``CommandError``."""
+    """Run a change, and return its result. Raises ``CommandError`` and ``CredentialsError``."""
     try:
         return asyncio.run(change)
     except MissingObject as failure:
@@ -191,7 +192,7 @@ def _done(change: Coroutine[Any, Any, T], server: Pages, owner: OwnerArgument) -
 
 
 def _similar(server: Pages, owner: OwnerArgument) -> str:
-    """Return text that suggests the names of owners of the kind in the namespace; empty if none is similar."""
+    """Return text that suggests similar names of owners of the kind in the namespace that have homes; can be empty."""
     listed = homes(server, {"namespace": owner.namespace, "kind": owner.kind})
     return similar(owner.name, sorted({it["owner"]["name"] for it in listed} - {owner.name}))
 

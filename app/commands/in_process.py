@@ -76,7 +76,7 @@ def of_file(
     *,
     version: str,
 ) -> InProcess:
-    """Return the pages about a saved cluster. ``settings``: contain the profiles. Raises like ``InProcess``."""
+    """Return the pages about a saved cluster. ``settings``: only the profiles are used. Raises like ``InProcess``."""
     saved = Settings(cluster=str(path), profiles=settings.profiles)
     return InProcess(saved, specs, defaults, version=version, progress=progress)
 
@@ -92,7 +92,7 @@ def of_cluster(
 ) -> InProcess:
     """List the cluster of ``login``, and return the pages about it. Nothing is written to the cluster.
 
-    ``settings``: contain the profiles. Raises ``CommandError``, ``CredentialsError`` and ``ProfileErrors``.
+    ``settings``: only the profiles are used. Raises ``CommandError``, ``CredentialsError`` and ``ProfileErrors``.
     """
 
     def load(cluster: Cluster, kinds: Collection[Kind[Any]], optional: Collection[Kind[Any]]) -> int:

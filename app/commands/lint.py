@@ -37,7 +37,10 @@ _YELLOW: Final = "33"
 
 
 def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> int:
-    """Print the findings. Return the exit code: 0 without findings, 1 with findings, 3 if a part cannot be judged.
+    """Print the findings. Return the exit code.
+
+    The code is 3 if a manifest or an object could not be read, or if a path has none, even with findings. Else it is 1
+    with findings, and 0 without.
 
     ``registry``: all plugins. Raises ``CommandError``, ``CredentialsError``, ``SavedClusterError`` and ``UsageError``.
     """
@@ -71,7 +74,10 @@ def run(arguments: argparse.Namespace, registry: Registry, *, version: str) -> i
 
 
 def _require_namespace(cluster: Cluster, name: str) -> None:
-    """Raise ``CommandError`` if the cluster has no such namespace. An empty name stands for all namespaces."""
+    """Raise ``CommandError`` if the cluster has no such namespace.
+
+    Nothing is raised for an empty name, which stands for all namespaces, or if no Namespaces were read.
+    """
     every = {it for _, it in cluster.others.keys(NAMESPACES)} | {*cluster.namespaces()}
     if name and cluster.count_of(NAMESPACES) and name not in every:
         raise CommandError(f'namespaces "{name}" not found{similar(name, sorted(every))}')
@@ -94,7 +100,10 @@ def _remarks(report: LintReport, notes: list[str]) -> Iterator[str]:
 
 
 def _namespace(arguments: argparse.Namespace) -> str:
-    """Return the namespace given by ``-n``. Default: empty for manifests and ``-A``, else the context's namespace."""
+    """Return the namespace given by ``-n``. Default: empty for manifests and ``-A``, else the context's namespace.
+
+    Raises ``UsageError`` if it is invalid, and ``CredentialsError``.
+    """
     namespace: str | None = arguments.namespace
     if namespace is None:
         namespace = "" if arguments.paths or arguments.all_namespaces else login_of(arguments).namespace()
@@ -104,9 +113,10 @@ def _namespace(arguments: argparse.Namespace) -> str:
 
 
 def _cluster(arguments: argparse.Namespace, denied: list[str]) -> Cluster:
-    """Load the saved cluster or list the live one. Raises the errors of ``run``.
+    """Load the saved cluster or list the live one.
 
-    ``denied``: list to which the resource name of ConfigMaps is added if the user is not allowed to list them.
+    ``denied``: list to which the resource name of ConfigMaps is added if the user is not allowed to list them. Raises
+    ``SavedClusterError``, ``CommandError`` and ``CredentialsError``.
     """
     cluster = Cluster(CORE)
     kinds = (*FACTS, *WORKLOADS)

@@ -34,7 +34,7 @@ def answered(pages: Pages, key: str, value: str | None) -> Json:
 
 
 def waits(answer: Json) -> bool:
-    """Return True if a pod would wait or stay Terminating, or if the answer is incomplete."""
+    """Return True if a pod would wait or stay Terminating or was not tried, or if a variant was not computed."""
     outcomes = [it[name] for it in answer["domains"] for name in VARIANTS]
     return any(it is None or it["waiting"] or it["notEnded"] or it["notReached"] for it in outcomes)
 
@@ -59,7 +59,7 @@ def _waiting(domain: Json) -> list[str]:
 
 
 def _stopped(outcome: Json | None) -> int:
-    """Return the number of pods that would wait or stay Terminating."""
+    """Return the number of pods that would wait or stay Terminating; 0 if the outcome was not computed."""
     return outcome["waiting"] + outcome["notEnded"] if outcome else 0
 
 
@@ -138,7 +138,7 @@ def _is_evicted(workload: Json) -> bool:
 
 
 def _why(workload: Json) -> Iterator[str]:
-    """Yield the lines on why the pods of a workload wait, and on the field that would help.
+    """Yield the lines on why pods of a workload wait, on the field that would help, on grace periods and on volumes.
 
     Variants with equal lines are put together.
     """

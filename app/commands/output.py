@@ -47,7 +47,7 @@ def structured(answer: Mapping[str, Any], output: str) -> str | None:
 def coloured(text: str, colour: str, stream: TextIO | None = None) -> str:
     """Return the text in a colour if ``stream`` is a terminal; else unchanged. Default: standard output.
 
-    The text is also unchanged if ``NO_COLOR`` is set, or if ``TERM`` is ``dumb``.
+    The text is also unchanged if ``NO_COLOR`` is set and not empty, or if ``TERM`` is ``dumb``.
     """
     stream = sys.stdout if stream is None else stream
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not stream.isatty():

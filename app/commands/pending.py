@@ -67,7 +67,7 @@ def _reason(pod: dict[str, Any]) -> str:
 
 
 def age(since: str, now: datetime | None = None) -> str:
-    """Return the time since an RFC 3339 timestamp like kubectl: ``45s``, ``12m``, ``3h``, ``9d``; ``-`` if unknown."""
+    """Return the time since an RFC 3339 timestamp in one unit: ``45s``, ``12m``, ``3h``, ``9d``; ``-`` if invalid."""
     try:
         passed = (now or datetime.now(UTC)) - datetime.fromisoformat(since)
     except (ValueError, TypeError):

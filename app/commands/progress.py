@@ -8,19 +8,19 @@ from time import monotonic
 from typing import Final, TextIO
 
 _FIRST_SECONDS: Final = 0.5
-"""Seconds until the first line."""
+"""Minimum seconds until the first line."""
 
 _TERMINAL_SECONDS: Final = 0.1
-"""Seconds between two lines on a terminal."""
+"""Minimum seconds between two lines on a terminal."""
 
 _OTHER_SECONDS: Final = 10.0
-"""Seconds between two lines elsewhere, such as in a log file."""
+"""Minimum seconds between two lines elsewhere, such as in a log file."""
 
 _CLEAR: Final = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Line about the progress. On a terminal, the line is replaced; elsewhere, a line is written every ten seconds.
+    """Line about the progress. A terminal shows only the newest line; elsewhere, lines are ten seconds or more apart.
 
     Nothing is shown in the first half second, or with ``quiet``.
     """

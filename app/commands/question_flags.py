@@ -1,6 +1,6 @@
 """Flags and help texts of the commands with questions about a cluster, for ``homeport`` and ``kubectl homeport``.
 
-The flags have the same names and meanings as in kubectl.
+Flags such as ``-n``, ``-A``, ``-l`` and ``-o`` have the same names and meanings as in kubectl.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ exit code: 0 if a node fits or the pod is bound, 1 if it waits, 2 for wrong usag
 
 
 def with_list(argv: list[str]) -> list[str]:
-    """Return the arguments with ``list`` inserted after ``homes`` if no action is given; others unchanged."""
+    """Return the arguments, with ``list`` inserted after ``homes`` if neither an action nor help is requested."""
     if argv[:1] != ["homes"] or argv[1:2] in (["-h"], ["--help"]) or (argv[1:] and not argv[1].startswith("-")):
         return argv
     return ["homes", "list", *argv[1:]]

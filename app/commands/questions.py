@@ -1,8 +1,8 @@
 """Commands with questions about a cluster. Each prints the answer and returns the exit code.
 
-``explain`` returns 1 if a pod waits or is being deleted. ``drain``, ``simulate`` and ``lose`` return 1 if a pod would
-wait or would not be evicted, or if this is unknown. ``rebalance`` returns 1 if a constraint stays above ``maxSkew``, or
-if this is unknown. Otherwise, commands return 0.
+``explain`` returns 1 if no node fits a pod, or if a pod is gated or is being deleted. ``drain``, ``simulate`` and
+``lose`` return 1 if a pod would wait, stay Terminating or not be evicted, or if this is unknown. ``rebalance`` returns
+1 if a constraint stays above ``maxSkew``, or if this is unknown. Otherwise, commands return 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WAITS: Final = 1
 """Exit code if a pod waits or would wait, or for another unwanted result (see above)."""
 
 _WATCH_SECONDS: Final = 2.0
-"""Seconds between two requests of ``--watch``."""
+"""Seconds that ``--watch`` waits before it reads the list again."""
 
 T = TypeVar("T")
 Ask = Callable[[], Pages]
@@ -152,8 +152,9 @@ def _keys(text: str) -> list[str]:
 def _print_list(arguments: argparse.Namespace, listed: Callable[..., tuple[str, int, list[str]]], none: str) -> None:
     """Print a list. With ``--watch``, then print new and changed lines until the user ends the command.
 
-    ``listed``: returns the text, the number of items, and a key for each line. A line is new if its key is new.
-    ``none``: message if there are no items.
+    ``listed``: returns the text, the number of items or of characters, and a key for each line. A line is new if its
+    key was not in the list before. ``none``: message if the number is 0, except with ``-o name``. Raises ``UsageError``
+    if the output cannot be watched.
     """
     if arguments.watch and arguments.output in ("json", "yaml"):
         raise UsageError(f"--watch prints lines, so it does not fit -o {arguments.output}")
@@ -267,7 +268,10 @@ def _selector(arguments: argparse.Namespace) -> str:
 
 
 def _namespace(arguments: argparse.Namespace) -> str:
-    """Return the namespace given by ``--namespace``, else kubectl's default. Raises ``UsageError`` if invalid."""
+    """Return the namespace given by ``--namespace``, else kubectl's default.
+
+    Raises ``UsageError`` if it is invalid, and ``CredentialsError`` if the default cannot be read.
+    """
     namespace: str | None = arguments.namespace
     if namespace is None:
         namespace = login_of(arguments).namespace()

@@ -21,7 +21,7 @@ from app.wiring import work_of
 _GROUP: Final = "rbac.authorization.k8s.io"
 _API_VERSION: Final = f"{_GROUP}/v1"
 _WIDTH: Final = 110
-"""Maximum width of the YAML in characters."""
+"""Width in characters at which the YAML is wrapped."""
 
 _SOMEWHERE: Final = "127.0.0.1:1"
 """Placeholder for the pod's address, which does not affect the permissions."""
@@ -130,7 +130,7 @@ def _binding(role: Role, account: Account) -> Object:
 
 
 class _Dumper(yaml.SafeDumper):
-    """YAML dumper that writes lists of strings on one line."""
+    """YAML dumper that writes lists of strings in brackets, such as ``[get, list]``."""
 
     def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
         words = all(isinstance(it, str) for it in sequence)

@@ -100,7 +100,7 @@ def _text(name: str) -> str:
 
 
 def _replaced(page: str, pattern: str, text: str) -> str:
-    """Return the page with the only match of ``pattern`` replaced. Raises ``ValueError``."""
+    """Return the page with the only match of ``pattern`` replaced. Raises ``ValueError`` for no or several matches."""
     made, count = re.subn(pattern, lambda _: text, page)
     if count != 1:
         raise ValueError(f"{pattern} must be in the page once")

@@ -18,7 +18,7 @@ _WHAT_IF_SECONDS: Final = 70.0
 
 
 def seconds_for(path: str) -> float:
-    """Return the time limit of a request in seconds. A what-if can take a minute."""
+    """Return the maximum seconds that a request waits for the server. A what-if can take a minute."""
     return _WHAT_IF_SECONDS if path in WHAT_IFS else _SECONDS
 
 
@@ -49,16 +49,19 @@ class Pages(Protocol):
     """Interface to the pages of a Homeport: a running server, or a service in this process."""
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         ...
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         ...
 
 
 def check_status(pages: Pages) -> None:
-    """Raise ``CommandError`` if the pages are not those of a Homeport, whose status has ``feeds``."""
+    """Raise ``PageNotServed`` if the status has no ``feeds``, as that of a Homeport has.
+
+    Raise ``CommandError`` if the request for the status fails.
+    """
     if not isinstance(pages.get(STATUS_PATH, {}).get("feeds"), dict):
         raise PageNotServed(OTHER_VERSION)
 
@@ -77,11 +80,11 @@ class Server(Struct, frozen=True):
     key: str | None = None
 
     def get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
+        """Send a GET request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         return self._ask("GET", path, {"params": dict(query)})
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if the request fails."""
+        """Send a POST request; return the JSON object in the answer. Raises ``CommandError`` if that fails."""
         return self._ask("POST", path, {"json": dict(body)})
 
     def _ask(self, method: str, path: str, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,10 @@ def answered(pages: Pages, files: Sequence[str], given: Sequence[str], namespace
 
 
 def _read(paths: Sequence[str]) -> list[ManifestObject]:
-    """Return the objects of manifests. Raises ``UsageError`` if a part cannot be read."""
+    """Return the objects of manifests, without those inside ConfigMaps.
+
+    Raises ``UsageError`` if a file or an object cannot be read, or if a path has no objects.
+    """
     manifests, _ = read_paths(paths)
     if manifests.broken:
         raise UsageError("\n".join(map(str, manifests.broken)))
@@ -62,7 +65,7 @@ def _read(paths: Sequence[str]) -> list[ManifestObject]:
 def _of_scale(message: str, given: Sequence[str]) -> CommandError | UsageError:
     """Return the failure. Its message names the user's argument instead of the argument's number in the request.
 
-    An unknown workload is a ``CommandError``, not wrong usage.
+    A workload without a pod to copy is a ``CommandError``, not wrong usage.
     """
     match = _SCALED.match(message)
     if match is None or int(match[1]) >= len(given):

@@ -17,10 +17,10 @@ _WIDE: Final = ("when", "allows the next pod in", "scale-down removes")
 """Columns of the table, and the additional columns of ``-o wide``."""
 
 _MOST_DOMAINS: Final = 6
-"""Maximum number of domains in a row of the table; the formats wide, json and yaml have up to 50."""
+"""Maximum number of domains in a list. With ``-o wide``, the column ``domains`` has up to 50."""
 
 _LONGEST_BAR: Final = 20
-"""Number of characters of the longest bar."""
+"""Maximum number of characters of a bar."""
 
 
 def workloads(server: Pages, query: Mapping[str, str]) -> dict[str, Any]:
@@ -75,7 +75,10 @@ def _heading(item: Mapping[str, Any]) -> str:
 
 
 def _counts(item: Mapping[str, Any]) -> str:
-    """Return the number of pods. If some are in no domain, also return how many are in domains and how many are not."""
+    """Return the number of pods, as text.
+
+    If all domains are listed and some pods are in none, the text also has the numbers of pods in domains and in none.
+    """
     placed, pods = sum(it["pods"] for it in item["domains"]), item["pods"]
     if item["domainCount"] > len(item["domains"]) or placed >= pods:
         return f"{pods} pod{'s'[: pods != 1]}"

@@ -36,10 +36,10 @@ def source_of(
 
     The order is: ``--server``, ``--saved``, ``HOMEPORT_SERVER``, a Homeport at one of the URLs ``nearby``, the operator
     Service through the API server, a port-forward to a pod, this process. With ``--local`` or ``--config``, no running
-    Homeport is used: each has its own configuration. With ``--kubeconfig``, ``--context`` or ``--as``,
-    ``HOMEPORT_SERVER`` and ``nearby`` are skipped, because a Homeport there can belong to another cluster.
+    Homeport is used. With ``--kubeconfig``, ``--context`` or ``--as``, ``HOMEPORT_SERVER`` and ``nearby`` are skipped,
+    because a Homeport there can belong to another cluster.
 
-    Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
+    Raises ``UsageError``, ``CommandError``, ``CredentialsError``, and what ``of_file`` and ``of_cluster`` raise.
     """
     check_not_empty(arguments, "server", "saved", "config")
     judges_here = bool(arguments.saved or arguments.local or arguments.config)
@@ -68,7 +68,10 @@ def source_of(
 
 
 def running_of(arguments: argparse.Namespace, nearby: Sequence[str]) -> Server | PortForward:
-    """Return a running Homeport that a browser can reach: at ``--server``, at a URL ``nearby``, or by a port-forward.
+    """Return a running Homeport that a browser can reach.
+
+    The order is: ``--server``, ``HOMEPORT_SERVER``, the URLs ``nearby``, a port-forward to a pod. With a flag that
+    names a cluster, ``HOMEPORT_SERVER`` and ``nearby`` are skipped.
 
     Raises ``UsageError``, ``CommandError`` and ``CredentialsError``.
     """
@@ -90,7 +93,7 @@ def running_of(arguments: argparse.Namespace, nearby: Sequence[str]) -> Server |
 def check_not_empty(arguments: argparse.Namespace, *flags: str) -> None:
     """Raise ``UsageError`` if a flag has an empty value, for example from an unset shell variable.
 
-    Without this check, the command would use the live cluster.
+    Without this check, the command would act as without the flag, and for example use the live cluster.
     """
     for flag in flags:
         if getattr(arguments, flag) == "":

@@ -56,7 +56,7 @@ _GROUPS: Final = {
 
 
 class TargetError(Exception):
-    """Raised if the arguments of ``explain`` do not fit together. The message is printed for the user."""
+    """Raised if arguments of ``explain`` are invalid or do not fit together. The message is printed for the user."""
 
 
 def kind_of(word: str) -> str | None:
@@ -67,7 +67,7 @@ def kind_of(word: str) -> str | None:
 
 
 def collection_of(kind: str | None) -> tuple[str, str]:
-    """Return the path of a kind's API group, and its plural there. ``kind``: ``None`` for pods."""
+    """Return the path of version ``v1`` of a kind's API group, and the kind's plural. ``kind``: ``None`` for pods."""
     group = "" if kind is None else _GROUPS[kind]
     return f"/apis/{group}/v1" if group else "/api/v1", "pods" if kind is None else f"{kind.lower()}s"
 

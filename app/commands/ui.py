@@ -1,4 +1,4 @@
-"""``homeport ui``: opens the page of the Homeport that runs in the cluster in a browser."""
+"""``homeport ui``: opens the page of a running Homeport in a browser."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from app.commands.sources import running_of
 
 
 def run(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
-    """Print the address of the page, and open it. A port-forward stays open until Ctrl-C. Return the exit code.
+    """Print the address of the page, and open it unless ``--no-browser`` is given. Return the exit code.
 
-    Raises ``CommandError`` if no Homeport runs, and ``UsageError`` and ``CredentialsError``.
+    A port-forward stays open until Ctrl-C. Raises ``CommandError`` if no Homeport runs or if the port-forward ends, and
+    ``UsageError`` and ``CredentialsError``.
     """
     pages = running_of(arguments, nearby)
     address = f"{pages.url.rstrip('/')}/ui/"

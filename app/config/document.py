@@ -35,7 +35,7 @@ class Document(Struct, frozen=True):
     mistakes: tuple[Mistake, ...]
 
     def where(self, place: Place) -> str:
-        """Return the file and line of a setting, or of its innermost parent if the file lacks the setting."""
+        """Return the file and line of a setting, or of its innermost parent in the file; without one, only the file."""
         while place and place not in self.lines:
             place = place[:-1]
         return f"{self.path}, line {self.lines[place]}" if place else self.path
@@ -63,7 +63,7 @@ class YamlReader:
     """Converts PyYAML's composed nodes to values, like its safe loader, and records lines and duplicate keys.
 
     Unlike the safe loader, it keeps all keys as strings. ``above``: number of lines of the file before the text that
-    was composed. Raises ``ValueError`` after ``MOST_PLACES`` keys and list items, because aliases can multiply.
+    was composed. Raises ``ValueError`` after ``MOST_PLACES`` keys and list items, because aliases can multiply them.
     """
 
     def __init__(self, above: int = 0) -> None:
@@ -75,9 +75,10 @@ class YamlReader:
         self._checked: set[int] = set()
 
     def read(self, node: Node, place: Place) -> Any:
-        """Convert a YAML node to a value.
+        """Convert a YAML node to a value. ``place``: path of the node.
 
-        Raises ``yaml.MarkedYAMLError``, and ``ValueError`` for an invalid date or more than ``MOST_PLACES`` keys.
+        Raises ``yaml.MarkedYAMLError``. Raises ``ValueError`` for an invalid date, or for more than ``MOST_PLACES``
+        keys and list items.
         """
         if id(node) in self._open:
             raise yaml.constructor.ConstructorError(None, None, "an alias refers to its own parent", node.start_mark)

@@ -32,7 +32,7 @@ class SettingsError(ValueError):
 class LoadedSettings(Struct, frozen=True):
     """Settings after validation, their sources and all ``mistakes``.
 
-    ``removed`` are the paths of invalid values. The settings have defaults instead of them.
+    ``removed`` are the paths of invalid values, which ``settings`` leaves out.
     """
 
     settings: Settings
@@ -110,7 +110,7 @@ def _document(path: Path, mistakes: list[Mistake]) -> Document | None:
 
 
 def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
-    """Return the file's settings by field name, and append its mistakes to ``mistakes``.
+    """Return the file's settings by field name. Append mistakes about its kind and unknown settings to ``mistakes``.
 
     A ``null`` is treated like a missing setting, as Go does. From a KubeSchedulerConfiguration only the profiles are
     read, because all other fields are for the scheduler.
@@ -131,7 +131,7 @@ def _fields_of(document: Document, mistakes: list[Mistake]) -> dict[str, Any]:
 
 
 def _misread(sources: SettingSources) -> Iterator[Mistake]:
-    """Yield a mistake for each value in file and variables that pydantic would silently convert to another type."""
+    """Yield the mistakes that ``misread`` finds in the file and the variables."""
     for key, name in field_names(Settings).items():
         yield from misread(Settings, sources.from_elsewhere(name), (key,))
 

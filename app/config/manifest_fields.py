@@ -36,7 +36,8 @@ class BadField(ValueError):
 def explained(error: str, pod: Mapping[str, Any]) -> tuple[Place, str]:
     """Return the path of the wrong field in ``pod``, and the text about it, both from a decoder's message ``error``.
 
-    The path is empty if the message has none or has another form.
+    The path is empty if the message has none or has another form. It is shorter than the message's path if ``pod`` has
+    no value of the wrong type there.
     """
     parts = _ERROR.fullmatch(error)
     if parts is None:

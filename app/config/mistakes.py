@@ -194,7 +194,7 @@ def meant(name: str, known: Iterable[str]) -> str:
 
 
 def _written(model: type[BaseModel], loc: Sequence[str | int]) -> Place:
-    """Convert a location reported by pydantic to the path in the file: field names become the file's names."""
+    """Convert a location reported by pydantic to the path in the file. Only its first part can be a field name."""
     if loc and isinstance(loc[0], str) and loc[0] in model.model_fields:
         return (next(key for key, name in field_names(model).items() if name == loc[0]), *loc[1:])
     return tuple(loc)
@@ -300,7 +300,7 @@ def _item(kind: Any) -> Any:
 
 
 def bare(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a type without ``Annotated`` and without ``None`` in a union, and its metadata."""
+    """Return a type without ``Annotated`` and, in a union with one other type, without ``None``; and its metadata."""
     more: tuple[Any, ...] = ()
     if get_origin(kind) is Annotated:
         kind, *metadata = get_args(kind)

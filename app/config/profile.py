@@ -44,7 +44,7 @@ Preset: TypeAlias = Literal["delegated", "complete"]
 """Plugins with which a profile begins.
 
 ``delegated``: the plugins that kube-scheduler leaves to Homeport. ``complete``: all default plugins of kube-scheduler.
-Both presets also have Homeport's own plugins for homes.
+Both presets also have ``StickyNode``, Homeport's own plugin for homes.
 """
 
 
