@@ -1,4 +1,4 @@
-"""Chooses the changes to try for a pod: of nodes, of pods on nodes, and of the pod itself.
+"""Chooses the changes to try for a pod: of nodes, of its home, of pods on nodes, and of the pod itself.
 
 Not here: the proof that a change helps (``app.analysis.remedies``).
 """
@@ -48,7 +48,7 @@ class Changes:
         return self._untried or self._spread.untried
 
     def for_pod(self, pod: Pod, by_plugins: Mapping[frozenset[str], list[str]]) -> Trials:
-        """Yield the changes to try, those of the cluster before those of the pod.
+        """Yield the changes to try, those of nodes, the home and other pods before those of the pod.
 
         ``by_plugins``: rejected nodes by the set of plugins that reject them.
         """

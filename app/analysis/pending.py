@@ -39,7 +39,7 @@ _MOST_REMEMBERED: Final = 10_000
 """Maximum number of groups of equal pods whose last verdict is remembered."""
 
 Inputs = tuple[object, ...]
-"""Inputs of the verdict on a pod, besides the cluster. Pods of one controller usually have equal inputs."""
+"""Inputs of the verdict on a pod, besides the cluster. Pods of one ReplicaSet usually have equal inputs."""
 
 
 class MainReason(Struct, frozen=True):
