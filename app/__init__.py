@@ -3,11 +3,16 @@
 The docstring of each package describes its content. A package imports only packages of lower lines (checked by
 import-linter, see ``pyproject.toml``)::
 
-    __main__ | commands         command line; only ``__main__`` imports both ``app`` and ``plugins``
-    main | wiring               create and connect all parts of the service
+    __main__                    command line; the only module of ``app`` that imports ``plugins``
+    commands                    commands other than ``serve``
+    main                        create, connect, start and stop all parts of the service
+    wiring                      factories for ``main``
+    lint                        rules that find mistakes in manifests and objects
+    whatif                      simulated changes of the cluster
     homes                       list of homes, and changes of homes by hand
     server                      HTTP
-    controllers | analysis      background tasks | explanations of decisions
+    controllers                 background tasks
+    analysis                    explanations of decisions
     verbs                       filter, prioritize, preempt, bind
     memory                      caches between requests
     runtime | feeds             run plugins | fill the snapshot

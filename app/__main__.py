@@ -1,4 +1,4 @@
-"""Command line of Homeport. Only this module imports both ``app`` and ``plugins``."""
+"""Command line of Homeport. Only this module of ``app`` imports ``plugins``."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ _CERTIFICATES: Final = ("tls_cert_file", "tls_private_key_file", "client_ca_file
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code.
 
-    The exit code is 0 after success. It is 1 if a pod waits or would wait, lint has findings, or a constraint stays
-    above ``maxSkew``. It is 2 for invalid arguments, settings, profiles or plugins, 3 if there is no answer, and 130
-    after Ctrl-C during a question. If standard output is a pipe without a reader, the process ends by SIGPIPE, like
-    other Unix commands.
+    The exit code is 0 after success. It is 1 if lint has findings, and for unwanted answers (see
+    ``app.commands.questions``). It is 2 for invalid arguments or input, such as settings, profiles or plugins. It is 3
+    if there is no answer or only a part of it, and 130 after Ctrl-C during a question. If standard output is a pipe
+    without a reader, the process ends by SIGPIPE, like other Unix commands.
     """
     return _guarded(lambda: _run(parser(), list(sys.argv[1:] if argv is None else argv), nearby=service.SERVERS))
 
@@ -133,7 +133,9 @@ def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
 
 
 def _answered(question: Question, arguments: argparse.Namespace, ask: Ask) -> int:
-    """Run a question. Raises ``CommandError`` if the answer of a remote Homeport lacks a field or has another type."""
+    """Run a question. Raises ``CommandError`` if a remote Homeport of another version gives an answer that the question
+    cannot read.
+    """
     sources: list[LastAnswer] = []
 
     def recorded() -> service.Pages:
@@ -214,7 +216,8 @@ def _raise_for(loaded: LoadedSettings, deeper: Iterable[str]) -> None:
 def _profile_mistakes(loaded: LoadedSettings, specs: Sequence[PluginSpec[Any]]) -> Iterator[str]:
     """Yield a message for each mistake in the profiles that is found only when the profiles are resolved.
 
-    Examples are unknown plugin names and invalid plugin arguments.
+    Examples are unknown plugin names and invalid plugin arguments. Mistakes that follow from other mistakes are left
+    out.
     """
     try:
         resolve(loaded.settings.profiles, Registry(specs, DEFAULT_WEIGHTS))
@@ -322,7 +325,7 @@ _QUESTIONS: Final[Mapping[str, Question]] = {
     "lint": _lint,
     **{name: partial(_answered, question) for name, question in QUESTIONS.items()},
 }
-"""Function of each command that asks about a cluster and returns an exit code, by the command's name."""
+"""Function of each command except ``ui`` that returns an exit code, by the command's name."""
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ STAYS: Final = "no scheduler evicts a running pod for this"
 class BoundNode(Struct, frozen=True):
     """Node of a bound pod. ``verdicts``: verdict of each plugin; empty if the node was not judged.
 
-    ``note``: consequence of a rejection, or why the node was not judged; empty if no plugin rejects the pod.
+    ``note``: consequence of a rejection, or why the node was not judged; empty if each plugin accepts the pod.
     """
 
     name: str
@@ -39,7 +39,7 @@ class BoundNode(Struct, frozen=True):
 
 
 def bound_node(pod: Pod, judgement: Judgement, cluster: Cluster) -> BoundNode:
-    """Describe the node of a bound pod. ``judgement``: of this pod on all nodes of ``cluster``."""
+    """Describe the node of a bound pod. ``judgement``: verdicts on this pod on nodes of ``cluster``."""
     name = pod.node_name
     if name not in judgement.rejected and name not in judgement.feasible:
         return BoundNode(name, {}, GONE if cluster.misses_node(name) else UNREADABLE)

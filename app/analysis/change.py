@@ -1,4 +1,4 @@
-"""Change that might let nodes accept a pod: of the pod itself, of a node, or of the pods on nodes.
+"""Change that might let nodes accept a pod: of the pod itself, of its home, of a node, or of the pods on nodes.
 
 A change opens a node if the pod fits the node after the change. Not here: which changes are tried
 (``app.analysis.changes``), and the proof that a change opens nodes (``app.analysis.remedies``).

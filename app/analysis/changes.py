@@ -1,4 +1,4 @@
-"""Chooses the changes to try for a pod: of nodes, of pods on nodes, and of the pod itself.
+"""Chooses the changes to try for a pod: of nodes, of its home, of pods on nodes, and of the pod itself.
 
 Not here: the proof that a change helps (``app.analysis.remedies``).
 """
@@ -44,11 +44,11 @@ class Changes:
 
     @property
     def untried(self) -> bool:
-        """True if some changes were left out because there were too many of one kind."""
+        """True if nodes, taints, domains or pods were left out of the search, because there were too many."""
         return self._untried or self._spread.untried
 
     def for_pod(self, pod: Pod, by_plugins: Mapping[frozenset[str], list[str]]) -> Trials:
-        """Yield the changes to try, those of the cluster before those of the pod.
+        """Yield the changes to try, those of nodes, the home and other pods before those of the pod.
 
         ``by_plugins``: rejected nodes by the set of plugins that reject them.
         """
@@ -112,9 +112,8 @@ class Changes:
     def _request_less(self, pod: Pod, names: Sequence[str]) -> Trials:
         """Yield the changes that lower the request for one resource to the free amount of a node.
 
-        Only nodes that the pod fits without that request are considered.
-
-        The amounts in the texts are for the containers, without the overhead of the pod's RuntimeClass.
+        A change that is not shown first removes the request. Only nodes that this change opens are considered. The
+        amounts in the texts are for the containers, without the overhead of the pod's RuntimeClass.
         """
         try:
             resources = pod.spec.resources

@@ -38,7 +38,7 @@ from app.runtime.waiting import PodsAtPermit
 
 
 class BadCase(ValueError):
-    """Raised for a case that cannot be evaluated. The message names the field that is wrong."""
+    """Raised for a case that cannot be evaluated. The message gives the reason."""
 
 
 class _Preempt(Struct):
@@ -114,7 +114,8 @@ class Evaluator:
     def evaluate(self, line: bytes) -> bytes:
         """Return the verdict on one case as JSON, without a newline.
 
-        If the case is invalid or a plugin fails, return the name of the case and an ``error`` instead.
+        If the case is invalid, or a plugin fails after Filter, return the name of the case and an ``error`` instead. An
+        error of PreFilter or Filter is part of the verdict.
         """
         try:
             verdict = self._evaluate(_decoded(line))
@@ -145,7 +146,10 @@ class Evaluator:
         return resolved
 
     def _resolved(self, config: bytes) -> _CaseProfile | str:
-        """Return the profile of a config, or the error message if it is invalid. The caller caches both."""
+        """Return the profile of a config; the error message if it is invalid or names a plugin that is not available.
+
+        The caller caches both.
+        """
         try:
             document = _CONFIG.decode(config) or {}
             parsed = Profile.model_validate(document)

@@ -1,9 +1,10 @@
-"""Snapshot and plugins that explain uses: those of the decisions, or with ``explain: complete`` separate ones.
+"""Snapshot and plugins that explain uses: those of the decisions, or with ``explain: complete`` usually separate ones.
 
-A decision is the answer to a verb, such as filter or bind. The separate snapshot has all fields and kinds that
-kube-scheduler's default filters read. A second feed fills it, after the feed of the decisions is complete. No verb,
-metric or ``/readyz`` reads the separate snapshot. So a kind that only explain reads cannot prevent a decision. If such
-a kind is missing, ``not_judged`` names the filters that need it.
+They are separate if explain judges further filters; for a saved cluster, only the plugins are then separate. A decision
+is the answer to a verb, such as filter or bind. The separate snapshot has all fields and kinds that kube-scheduler's
+default filters read. A second feed fills it, after the feed of the decisions is complete. No verb, metric or
+``/readyz`` reads the separate snapshot. So a kind that only explain reads cannot prevent a decision. If such a kind is
+missing, ``not_judged`` names the filters that need it.
 
 With the option ``fallback`` of PodTopologySpread, verdicts on this snapshot determine when a constraint becomes soft.
 """
@@ -39,7 +40,7 @@ ONLY_PROFILE: Final = "explain judges only the filters of the profile: set expla
 _MOST_NAMED: Final = 3
 """Maximum number of unreadable objects of a kind that are named."""
 
-# filters that read no objects for pods without volumes or without devices, see ``_reads``
+# plugins that do not read all of their kinds for pods without volumes or devices, see ``_reads``
 _OF_VOLUMES: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
 _HOME: Final = "StickyNode"
 _OF_DEVICES: Final = frozenset({"DynamicResources", "NodeResourcesFit"})
@@ -93,10 +94,9 @@ class ExplainSnapshot:
     """Snapshot of explain, with a framework for each profile, by the profile's name.
 
     ``resolved``: the profiles with all plugins that explain runs. ``frameworks``: run all filters that explain judges.
-    Their plugins cannot write. ``deciding``: snapshot of the decisions. ``max_age``: if the API server has sent nothing
-    about a kind for this many seconds, plugins that read the kind are not judged. ``saved_at``: time in seconds since
-    1970 at which a saved cluster was written. A ``cluster`` other than ``deciding`` is filled by ``feed``, which is
-    started and stopped here.
+    ``deciding``: snapshot of the decisions. ``max_age``: seconds without contact for a kind, after which plugins that
+    read the kind from a separate snapshot are not judged. ``saved_at``: time in seconds since 1970 at which a saved
+    cluster was written. A ``cluster`` other than ``deciding`` is filled by ``feed``, which is started and stopped here.
     """
 
     def __init__(
@@ -224,7 +224,10 @@ class ExplainSnapshot:
             raise VerbFailure("nothing_to_do", f'namespaces "{shown}" not found{similar(shown, sorted(every))}')
 
     def _namespaces_of(self, cluster: Cluster) -> set[str]:
-        """Return all namespaces; empty if the snapshot ``cluster`` does not have them, or not all of them yet."""
+        """Return the names of all namespaces; empty if ``cluster`` lacks them.
+
+        Also empty if a separate snapshot has not listed them yet, or if its list is too old.
+        """
         if cluster is not self._deciding:
             state = self._feed.states().get(repr(NAMESPACES))
             if state is None or not state.synced or state.age > self._max_age:
@@ -241,10 +244,10 @@ class ExplainSnapshot:
         return None if self._saved_at is None else whole_seconds(self.taken_at())
 
     def in_flight(self) -> list[Pod]:
-        """Return the pods that are on a node only in the snapshot of the decisions, each with that node.
+        """Return the assumed pods that have no node in the separate snapshot, each on its intended node.
 
-        They wait at Permit, or their bind is in flight or not visible yet to the separate feed. To judge like the
-        verbs, add these pods with ``cluster.overlay(with_=…)``. Empty without a separate snapshot.
+        They wait at Permit, or their bind is in flight or not visible yet to the watch. To judge like the verbs, add
+        these pods with ``cluster.overlay(with_=…)``. Empty without a separate snapshot.
         """
         if not self.is_own:
             return []

@@ -41,7 +41,7 @@ from app.verbs.stepwise import decide_prepared, run_stepwise, yield_to_loop
 from app.verbs.unserved import printable
 
 MOST_SECONDS: Final = 1.0
-"""Processor time of one explanation, in seconds, after which no further changes are tried."""
+"""Default processor time, in seconds, after which no more changes are tried. Judging gets at least this time."""
 
 _FINISHED: Final = " (finished pods are not in the snapshot)"
 _FIT: Final = "NodeResourcesFit"
@@ -57,7 +57,7 @@ class RejectedNodes(Struct, frozen=True):
 
 
 class NodeAnswer(Struct, frozen=True):
-    """Verdict and score of each judged plugin on one node. ``scores``: empty if the node does not fit.
+    """Verdicts and scores of plugins on one node. ``scores``: empty if the node does not fit.
 
     ``total``: weighted sum of the profile's scores; ``None`` if the node does not fit.
     """
@@ -74,10 +74,10 @@ class Explained(Struct, frozen=True):
     ``judged_at``: RFC 3339; time of the snapshot. ``by``: program that runs each filter, by plugin: Homeport,
     kube-scheduler or both. ``gate``: rejection of PreEnqueue, which keeps the pod out of the queue; Success if there is
     none. ``groups``: all nodes that do not fit, the largest group first. ``needs``: requested resources.
-    ``impossible``: sentences on demands that the cluster cannot meet, if no node fits. ``not_judged``: why a filter of
-    kube-scheduler's default profile gave no verdict, by plugin. ``incomplete``: true if nodes or changes were left out
-    to save time, or if there were too many changes and none of the first ones helps. ``seconds``: processor time
-    of the verdict and the search. ``scheduler``: message of kube-scheduler in the pod's status; ``None`` if there is
+    ``impossible``: sentences on demands that the cluster cannot meet, and on evictions, if no node fits.
+    ``not_judged``: why a filter gave no verdict, by plugin. ``incomplete``: true if nodes or changes were left out to
+    save time, or if there were too many changes and none of the first ones helps. ``seconds``: processor time of the
+    verdict and the search. ``scheduler``: message of kube-scheduler in the pod's status; ``None`` if there is
     none. ``bound``: node of a bound pod. ``home``: the pod's home, if the pod has or gets one. ``home_taints``:
     taints that keep the pod off its home even after an uncordon.
     """
@@ -119,7 +119,7 @@ class Explainer:
         self._cluster = snapshot.cluster
 
     def known_pod(self, namespace: str, name: str) -> Pod:
-        """Return a pod of the snapshot of explain, with all parts that its filters read. Raises ``VerbFailure``."""
+        """Return a pod of the snapshot of explain, with all parts that the filters read. Raises ``VerbFailure``."""
         require_snapshot(self._context.problem)
         require_snapshot(self._snapshot.problem)
         try:
@@ -135,7 +135,7 @@ class Explainer:
         """Explain a pod as if it had no node. For a bound pod, add each plugin's present verdict on its node.
 
         ``node``: name of a node on which each plugin's verdict is added; empty for none. ``seconds``: processor time
-        after which no more changes are tried. A plugin that fails is named in ``not_judged``. Raises ``VerbFailure``.
+        after which no more changes are tried. A filter that fails is named in ``not_judged``. Raises ``VerbFailure``.
         """
         require_snapshot(self._context.problem)
         require_snapshot(self._snapshot.problem)
@@ -151,7 +151,7 @@ class Explainer:
                 raise VerbFailure("fault", fault.status.message) from fault
 
     async def _no_node(self, name: str) -> str:
-        """Return the error text for an unknown node, with similar names."""
+        """Return the error text for a node that cannot be decoded, or that is unknown, then with similar names."""
         shown = printable(name)
         if not self._cluster.misses_node(name):
             return f'node "{shown}" cannot be decoded'
@@ -197,10 +197,10 @@ class Explainer:
         )
 
     async def _explain_plugins(self, inquiry: _Inquiry) -> Mapping[str, Explanation]:
-        """Return the explanations of the judged plugins.
+        """Return the explanations of the profile's plugins, and of the other plugins that were judged.
 
         For plugins of the profile, the instances that decide are called, with the snapshot of the decisions. Only they
-        remember failed writes, for example. A plugin without a verdict is left out if it fails here too.
+        remember failed writes, for example. If a plugin without a verdict fails here too, it is left out.
         """
         await yield_to_loop()
         explained = await decide_prepared(partial(self._explain_deciding, inquiry))
@@ -220,7 +220,7 @@ class Explainer:
             return inquiry.framework.explain(inquiry.known, Candidates.of(self._cluster.nodes), without=without)
 
     async def _try_changes(self, inquiry: _Inquiry, seconds: float, changes: _Changes) -> None:
-        """Find the remedies. If no node fits, also find the demands that the cluster cannot meet."""
+        """Find the remedies. If no node fits, also find demands that the cluster cannot meet, and useful evictions."""
         pod, judgement, remedies = inquiry.pod, inquiry.judgement, changes.remedies
         search = Remedies(self._cluster, inquiry.judge)
         proving = Limited(search.steps(pod, judgement, remedies), seconds)
@@ -252,7 +252,7 @@ class Explainer:
         return needs
 
     async def _on_node(self, inquiry: _Inquiry, name: str) -> NodeAnswer:
-        """Return the verdicts on one node, and its scores if it fits. Raises ``VerbFailure`` if it is gone."""
+        """Return the verdicts on one node, and its scores if it fits. Raises ``VerbFailure`` if it was not judged."""
         judgement = inquiry.judgement
         if name not in judgement.rejected and name not in judgement.feasible:
             raise VerbFailure("nothing_to_do", f'nodes "{printable(name)}" not found')
@@ -266,7 +266,7 @@ class Explainer:
         return NodeAnswer(name, verdicts, by_plugin, total)
 
     def _scores(self, inquiry: _Inquiry) -> Scores:
-        """Return the scores of the nodes that fit, from all plugins that explain judges."""
+        """Return the scores of the nodes that fit, without those of plugins in ``not_judged``."""
         scoring = inquiry.framework.scoring_without(inquiry.not_judged)
         with inquiry.judge().seen(inquiry.pod):
             nodes = self._cluster.nodes
@@ -300,13 +300,13 @@ class _Inquiry:
         return Judge(self.framework, self._snapshot.cluster, without, self._snapshot.in_flight())
 
     async def gate(self) -> Status:
-        """Return the rejection of PreEnqueue; Success if there is none."""
+        """Return the rejection of PreEnqueue, or of a gated pod; Success if there is none."""
         status = await decide_prepared(partial(self.deciding.pre_enqueue, self.pod))
         return _GATED if status.is_success and self.pod.spec.gated else status
 
 
 class _Changes(Struct):
-    """Changes that open nodes, and sentences on demands that the cluster cannot meet.
+    """Changes that open nodes. ``impossible``: sentences on demands that the cluster cannot meet, and on evictions.
 
     ``are_complete``: false if changes were left out because the time was used up, or because there were too many and
     none of the first ones helps. ``seconds``: processor time of the search.

@@ -34,7 +34,10 @@ _MOST: Final = 2048
 """Maximum number of nodes in a step."""
 
 MOST_ATTEMPTS: Final = 16
-"""Maximum number of attempts for one step, because the counts for one pod can displace each other from the cache."""
+"""Maximum number of times that missing counts are built for one step.
+
+More than one, because the counts for one pod can displace each other from the cache.
+"""
 
 RUN_SECONDS: Final = 0.0032
 """Seconds after which a judgement yields to other tasks. With its last step, it has then usually run for under 5 ms."""
@@ -102,7 +105,7 @@ class _Prepared(Struct, frozen=True):
 
 
 class Judge:
-    """Judges pods with the filters of one profile on one snapshot. Call it only within ``read_only``.
+    """Judges pods with the filters of one profile on one snapshot. Use it only within ``read_only``.
 
     In a what-if, the plugins have no API server, and ``read_only`` is not needed.
     """
@@ -110,7 +113,7 @@ class Judge:
     def __init__(
         self, framework: Framework, cluster: Cluster, ignored: Collection[str] = (), added: Sequence[Pod] = ()
     ) -> None:
-        """``ignored``: plugins that give no verdict, because objects that they need are not known.
+        """``ignored``: plugins that must give no verdict, for example because objects that they need are not known.
 
         ``added``: pods that have a node, but are without it in the snapshot, such as pods whose bind is in flight.
         """

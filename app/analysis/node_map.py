@@ -19,7 +19,7 @@ _NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.
 
 
 class NodeCondition(StrEnum):
-    """Why a node accepts no new pods, or only those that tolerate its taints (``TAINTED``); else ``READY``.
+    """Why a node keeps out pods, unless they tolerate it; ``READY`` if it keeps out none.
 
     A node counts as not ready if it has one of the node lifecycle controller's taints ``not-ready`` and
     ``unreachable``.
@@ -34,8 +34,8 @@ class NodeCondition(StrEnum):
 class NodeCell(Struct, frozen=True, array_like=True):
     """Node on the map, encoded as a JSON array.
 
-    ``cpu`` and ``memory``: requested share of the allocatable amount, in percent, rounded up. Above 100 if the pods
-    request more than the node has; ``None`` if the snapshot has no requests. ``pods``: number of pods.
+    ``cpu`` and ``memory``: requested share of the allocatable amount, in percent, rounded up. It can be
+    above 100, and is ``None`` if the snapshot has no requests. ``pods``: number of pods.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Lists the pods that wait for a node, each with the reason that matters most.
 
-That is the reason of the plugin that alone rejects the most nodes. Pods with equal inputs are judged once. A page
-judges a limited number of such groups. For other pods, it shows their last verdict.
+That is the reason of the plugin that alone rejects the most nodes. Pods with equal inputs form a group, which is judged
+once. A page judges a limited number of groups. For the others, it shows the last verdict, if there is one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_REMEMBERED: Final = 10_000
 """Maximum number of groups of equal pods whose last verdict is remembered."""
 
 Inputs = tuple[object, ...]
-"""Inputs of the verdict on a pod, besides the cluster. Pods of one controller usually have equal inputs."""
+"""Inputs of the verdict on a pod, besides the cluster. Pods of one ReplicaSet usually have equal inputs."""
 
 
 class MainReason(Struct, frozen=True):
@@ -48,7 +48,7 @@ class MainReason(Struct, frozen=True):
     ``plugin``: the one that alone rejects the most nodes, see ``main_reason``. ``reasons``: those that it gives on the
     most nodes. ``opens``: number of nodes that it alone rejects. If no node is rejected, ``plugin`` is empty. If a
     plugin fails, ``plugin`` is empty and ``reasons`` has the error. ``judged_at``: seconds since 1970. ``not_judged``:
-    default filters that were left out.
+    filters that could not be judged.
     """
 
     feasible: int

@@ -1,4 +1,4 @@
-"""Counts of bound pods by label set, for estimates that must not fill the decisions' cache of counts."""
+"""Counts of pods on nodes by label set, for estimates that must not fill the decisions' cache of counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.kube.selectors import IN, Selector
 
 
 class PodsByLabels:
-    """Index of bound pods: how many pods with a label set each node has, for each namespace."""
+    """Index of pods on nodes: how many pods with a label set each node has, for each namespace."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[str, LabelSet], Counter[str]] = {}
@@ -32,7 +32,7 @@ class PodsByLabels:
     ) -> Counter[str]:
         """Return the number of pods that the constraint of a pod with ``labels`` selects, by domain.
 
-        ``domain_of``: domain of each node. Pods on other nodes are not counted.
+        ``domain_of``: domain by node. Pods on nodes that are not in it are not counted.
         """
         counts: Counter[str] = Counter()
         if constraint.selector is None:

@@ -1,8 +1,8 @@
 """Single changes that would open nodes for a pod, each proved by judging the pod again with the change applied.
 
-A change of the pod is judged on the nodes that only the changed rule rejects. A change of a node is judged on that
-node. An overlay of the snapshot leaves out deleted pods and has the changed nodes. Only changes that were judged are
-shown, and the real cluster does not change.
+A change of the pod is judged first on the nodes that only the changed rule rejects. A change of a node is judged on
+that node. An overlay of the snapshot leaves out deleted pods and has the changed nodes. Only changes that were judged
+are shown, and the real cluster does not change.
 
 Not here: the verdict that the remedies start from (``app.analysis.judging``), and which changes are tried
 (``app.analysis.changes``).
@@ -86,7 +86,7 @@ class Remedies:
             yield
 
     def _try(self, change: Change, remedies: list[Remedy]) -> Generator[None, None, Sequence[str]]:
-        """Return the nodes that fit after a change. If there are any, add the change to ``remedies``.
+        """Return the nodes that fit after a change. If there are any, add a change that is ``shown`` to ``remedies``.
 
         Return no nodes, without judging the change, if too many changes were judged before.
         """
@@ -122,9 +122,10 @@ class Remedies:
 def _rounds(change: Change) -> Iterator[Collection[str]]:
     """Yield the plugins to ignore in each round of judging a change.
 
-    In the first round, only ``change.reads`` and out-of-tree plugins judge. The other in-tree plugins accepted these
-    nodes before, and read nothing that the change affects. If the change deletes pods or changes a node, a last round
-    follows, in which all plugins judge except ``change.ignores``. A changed node has only this round.
+    In the first round, only ``change.reads`` and out-of-tree plugins judge. For a change of the pod, this is enough:
+    the other in-tree plugins accepted these nodes before, and read nothing that the change affects. If the change
+    deletes pods or changes a node, a last round follows, in which all plugins judge except ``change.ignores``. A
+    changed node has only this round.
     """
     if change.node is None:
         yield change.ignores | (_IN_TREE - change.reads)

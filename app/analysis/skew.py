@@ -112,9 +112,10 @@ class SkewPage(Struct, frozen=True):
 
 
 class _Counted(Struct, frozen=True):
-    """Workloads with constraints by key, and the skews that are larger than ``maxSkew``, the largest excess first.
+    """Result of a count. ``workloads``: pods of each workload with constraints, by the workload's ``Key``.
 
-    ``computed_at``: time of the count by the service's clock. ``seconds``: processor time that the count took.
+    ``above``: skews larger than ``maxSkew``, the largest excess first. ``computed_at``: time of the count by the
+    service's clock. ``seconds``: processor time that the count took.
     """
 
     workloads: Mapping[Key, Sequence[Pod]]
@@ -167,9 +168,9 @@ class Skews:
     ) -> SkewPage:
         """Return a page of workloads, from position ``start``. Raises ``VerbFailure``.
 
-        ``namespace``, ``kind``, ``name``: only such workloads; empty for all. A ReplicaSet or Job with an owner stands
-        for its owner. ``selector``: must match one pod of the workload, the last one in the snapshot. ``above``: only
-        skews larger than ``maxSkew``, the largest excess first.
+        ``namespace``, ``kind``, ``name``: only such workloads; empty for all. A controller between a workload and its
+        pods, such as a ReplicaSet, stands for the workload. ``selector``: must match the last pod of the workload in
+        the snapshot. ``above``: only skews larger than ``maxSkew``, the largest excess first.
         """
         counted = await self._current()
         wanted = (namespace, kind, name)
@@ -218,7 +219,7 @@ class Skews:
         return _Counted({key: workloads[key] for key in sorted_keys}, above, now, thread_time() - began)
 
     async def _of(self, key: Key, pods: Sequence[Pod]) -> list[WorkloadSkew]:
-        """Return the skew of each constraint of a workload; none if its profile lacks the plugin, or if that fails."""
+        """Return the skew of each constraint of a workload; none if PodTopologySpread cannot count it."""
         newest = max(pods, key=lambda it: it.created)
         framework = self._context.framework_for(newest)
         if framework is None or SPREAD not in framework.plugins:

@@ -24,7 +24,7 @@ of two revisions differ already.
 
 _SPREAD: Final = "PodTopologySpread"
 _MOST_KEYS: Final = 16
-"""Maximum number of topology keys whose domains are kept in memory at the same time."""
+"""Maximum number of topology keys kept in memory with their domains, unless one workload has more."""
 
 _STEP: Final = 512
 
@@ -46,7 +46,7 @@ def fills_fields(framework: Framework | None) -> bool:
 
 
 class SkewEstimate:
-    """Workloads with spread constraints, and an estimate of their skews. ``workloads``: their pods by key.
+    """Workloads with spread constraints, and an estimate of their skews. ``workloads``: their pods by ``Key``.
 
     ``framework_for``: returns the framework of a pod's profile; ``None`` if no profile serves the pod.
     """

@@ -35,13 +35,13 @@ MOST_LIMITS: Final = 3
 """Maximum number of constraints in a note."""
 
 MOST_DOMAINS: Final = 6
-"""Maximum number of domains that a note names for a constraint: those with the fewest pods."""
+"""Maximum number of domains of a constraint whose pods a note counts: those with the fewest pods."""
 
 MOST_REASONS: Final = 3
 """Maximum number of reasons, and of domains for each, that a note gives for a constraint."""
 
 LONGEST_REASON: Final = 100
-"""Maximum characters of a reason in a note."""
+"""Maximum characters of a reason that a note gives in full. A longer reason is cut."""
 
 LONGEST_NOTE: Final = 900
 """Maximum length of a note in characters. The note of an Event can have 1,024 bytes."""
@@ -58,8 +58,8 @@ class SpreadBlock(Struct, frozen=True):
     """Cause that keeps a pod waiting. ``note``: text of the Event, with numbers.
 
     ``verdict``: constraints and reasons, without numbers of pods and nodes. While it is equal, no further Event is
-    written. ``alone``: topology keys of the constraints without which a node would fit while all others stay hard. It
-    is computed only if the profile has the option ``fallback``, and is empty if a filter gave no verdict.
+    written. ``alone``: topology key of each constraint without which a node would fit while all others stay hard. It is
+    computed only if the profile has the option ``fallback``, and is empty if a filter gave no verdict.
     """
 
     verdict: Hashable
@@ -68,7 +68,10 @@ class SpreadBlock(Struct, frozen=True):
 
 
 class MainReasonInDomain(Struct, frozen=True):
-    """Most frequent reason in a domain without a feasible node. It rejects ``count`` of ``total`` nodes there."""
+    """Most frequent reason in a domain without a feasible node. It rejects ``count`` of ``total`` nodes there.
+
+    ``total`` leaves out nodes that the pod itself excludes, unless it excludes all nodes of the domain.
+    """
 
     reason: str
     count: int
@@ -98,7 +101,7 @@ class SpreadBlocks:
         self._fallbacks = fallbacks
 
     async def of(self, pod: Pod) -> SpreadBlock | None:
-        """Return why the pod waits. Return ``None`` if no hard constraint rejects a node, or if a node fits.
+        """Return why the pod waits; ``None`` if a node fits, or if each hard constraint has domains, but no full one.
 
         Also return ``None`` if the profile lacks PodTopologySpread. If a filter gives no verdict, no node is considered
         to fit. Raises ``VerbFailure`` and ``PluginError``.
@@ -147,9 +150,10 @@ class SpreadBlocks:
         blocking: Sequence[DomainLimit],
         values: Mapping[str, Mapping[str, str]],
     ) -> frozenset[str]:
-        """Return the topology keys of the constraints without which a node fits the pod while all others stay hard.
+        """Return the topology key of each constraint without which a node fits the pod while all others stay hard.
 
-        ``values``: domain of each node, by topology key.
+        Empty if the profile does not have the option ``fallback``, or if a verdict is missing. ``values``: domain of
+        each node, by topology key.
         """
         alone: set[str] = set()
         for limit in blocking if self._fallbacks.after(framework.scheduler_name) is not None else ():
@@ -213,7 +217,10 @@ def _reasons_by_domain(
     groups: Mapping[_Rejections, Sequence[str]],
     reasons: dict[str, MainReasonInDomain],
 ) -> Iterator[None]:
-    """Add the main reason of each domain without a feasible node. ``groups``: nodes by their rejections."""
+    """Add the main reason of each domain in which all judged nodes are rejected, unless only spread rejects them.
+
+    ``groups``: nodes by their rejections.
+    """
     nodes: dict[str, dict[int, int]] = {}
     for number, names in enumerate(groups.values()):
         for name in names:
@@ -236,9 +243,10 @@ def _reasons_by_domain(
 
 
 def _main_reason(groups: Sequence[tuple[_Rejections, int]]) -> MainReasonInDomain | None:
-    """Return the most frequent reason; ``None`` if only spread rejects. ``groups``: rejections and numbers of nodes.
+    """Return the most frequent reason of plugins other than spread; ``None`` if there is none.
 
-    Nodes that the pod's node selector, node affinity or ``nodeName`` excludes are ignored, unless all are excluded.
+    ``groups``: rejections, each with its number of nodes. Nodes that the pod's node selector, node affinity or
+    ``nodeName`` excludes are ignored, unless all are excluded.
     """
     selected = [it for it in groups if _SELECTION.isdisjoint(status.plugin for status in it[0])] or groups
     nodes_by_reason = Counter[str]()

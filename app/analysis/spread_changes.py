@@ -42,11 +42,11 @@ class SpreadChanges:
 
     def fewer_pods(self, pod: Pod, names: Sequence[str], crowded: Collection[str]) -> Trials:
         """Yield the changes that delete one to three pods that a hard constraint counts, in the domains with the most
-        nodes.
+        nodes of ``names``.
 
         The largest number is tried first. If it opens nodes, the smallest number that also does is shown. ``names``:
         nodes that only the constraints reject. ``crowded``: nodes that other filters reject, too, perhaps because of
-        the pods on them. A pod that several constraints count can open nodes outside its domain.
+        the pods on them. Deleting a pod that several constraints count can open nodes outside its domain.
         """
         several = sum(it.is_hard for it in pod.spec.spread) > 1
         for constraint in pod.spec.spread if names or crowded else ():
@@ -129,7 +129,7 @@ class SpreadChanges:
         return "" if info is None else info.node.labels.get(key, "")
 
     def policies(self, pod: Pod, names: Sequence[str]) -> Trials:
-        """Yield the changes of one field of a hard constraint.
+        """Yield the changes of each hard constraint: ``ScheduleAnyway``, another policy or skew, or no ``minDomains``.
 
         Making the constraint soft is tried first. If no node fits even then, no other change of the constraint can
         help.
@@ -161,7 +161,8 @@ class SpreadChanges:
     ) -> Generator[None, Any, int]:
         """Return the smallest ``maxSkew`` with which the constraint accepts one of ``names``.
 
-        ``names``: nodes that fit if the constraint is soft. The result is never smaller than the present ``maxSkew``.
+        ``names``: nodes that fit if the constraint is soft. The result is never smaller than the present ``maxSkew``,
+        and equal to it if no value is found.
         """
         domains: dict[str, list[str]] = {}
         yield from self._by_domain(names, constraint.topology_key, domains)

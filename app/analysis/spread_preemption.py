@@ -37,10 +37,10 @@ def can_preempt(framework: Framework, unusable: Collection[str]) -> bool:
 def add_preemption(
     framework: Framework, judge: Judge, pod: Pod, judgement: Judgement, stays: Stays, sentences: list[str]
 ) -> Iterator[None]:
-    """Add a sentence about the evictions that would let the pod in, or why there are none, in short steps.
+    """Add a sentence about the evictions that would let the pod in, or about pods that must stay, in short steps.
 
-    Only nodes that topology spread alone rejects are candidates. ``stays``: returns why a pod must not be evicted, or
-    an empty string. Raises ``PluginError``.
+    Only nodes that topology spread alone rejects, and not as unresolvable, are candidates. ``stays``: returns why a pod
+    must not be evicted, or an empty string. Raises ``PluginError``.
     """
     rejected = {
         name: statuses[0]

@@ -29,8 +29,9 @@ Verdict: TypeAlias = dict[str, Any]
 def evaluate_pod(framework: Framework, pod: Pod, nodes: Candidates, state: CycleState | None = None) -> Verdict:
     """Return the verdict on ``pod``, without the name of the case.
 
-    Raises ``PluginError`` if scoring fails or a score is out of range. If PreFilter or Filter fails, the verdict
-    contains the error. ``state``: a new state, in which PreFilter stores its data for ``evaluate_preemption``.
+    Raises ``Unprepared``, and ``PluginError`` if scoring fails or a score is out of range. If PreFilter or Filter
+    fails, the verdict contains the error. ``state``: a new state, in which PreFilter stores its data for
+    ``evaluate_preemption``.
     """
     if not len(nodes):
         return _verdict_of(NO_NODES)
@@ -63,10 +64,10 @@ def evaluate_pod(framework: Framework, pod: Pod, nodes: Candidates, state: Cycle
 def evaluate_preemption(
     framework: Framework, pod: Pod, nodes: Candidates, requested: Sequence[str], state: CycleState, verdict: Verdict
 ) -> Verdict:
-    """Return the victims on each of the ``requested`` nodes, and the nodes that preemption could choose.
+    """Return the victims on each ``requested`` node or why there are none, and the nodes that preemption could choose.
 
     ``verdict``: result of ``evaluate_pod`` for this pod. ``state``: the state that ``evaluate_pod`` filled. Raises
-    ``PluginError`` or ``NoPreemption``.
+    ``PluginError``, ``NoPreemption`` or ``Unprepared``.
     """
     pre_filter = _CODES[verdict["preFilter"]["code"]]
     codes = {name: _CODES[status["code"]] for name, status in verdict["filter"].items()}

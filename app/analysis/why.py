@@ -1,10 +1,10 @@
-"""Verdict of the in-tree filters on one pod and one node, for any profile.
+"""Verdict on one pod and one node, of the in-tree filters that read only the node and its pods, for any profile.
 
 Plugins call it as ``handle.profile.why``, for messages, and the sampling guard calls it before it nominates a pod. No
 extender verb depends on it. If the snapshot has all fields that these filters read, the filters use the snapshot. Else
-the pod, the node and the pods on it are read from the API server: one request at a time, at most ten nodes a second. A
-node that was read is cached for at most ``CACHE_SECONDS``. It is read again earlier if the snapshot shows a change of
-the node or its pods. Pods that are only nominated to the node are ignored.
+the pod, the node and the pods on it are read from the API server: one pod or node at a time, at most ten nodes a
+second. A node that was read is cached for at most ``CACHE_SECONDS``. It is read again earlier if the snapshot shows a
+change of the node or its pods. Pods that are only nominated to the node are ignored.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class InTreeVerdicts:
         return await self._in_tree_verdicts.pod(self._filters.core, pod)
 
     async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:
-        """Return the verdict on one node, for a pod that the method ``whole`` returned."""
+        """Return the verdict on one node, for a pod that ``whole`` returned. Unknown if the node cannot be read."""
         node = await self._in_tree_verdicts.node(self._filters.core, node_name)
         if node is None:
             return self._filters.nothing

@@ -38,8 +38,8 @@ class Bounded(Generic[K, V]):
     """LRU cache of entries with together at most ``limit()`` estimated bytes.
 
     If the total exceeds the limit, the least recently used entries are evicted. The most recently used entry, and
-    entries with keys in ``PINS``, are never evicted, so the total can stay above the limit. ``make``: builds the entry
-    of a key that is not cached. ``on_evict``: called with each evicted entry.
+    entries with keys in ``PINS``, are not evicted for this, so the total can stay above the limit. ``make``: builds the
+    entry of a key that is not cached. ``on_evict``: called with each evicted entry.
     """
 
     def __init__(self, limit: Callable[[], int], make: Callable[[K], V], on_evict: Callable[[V], None]) -> None:
@@ -143,7 +143,8 @@ class Bounded(Generic[K, V]):
     def _shrink(self) -> None:
         """Evict the least recently used entries until the total is within the limit.
 
-        The most recently used entry is not evicted, because the caller is about to use it.
+        Pinned entries are not evicted. The most recently used entry is not, either, because the caller is about to use
+        it.
         """
         while self.bytes > self._limit() and len(self._entries) > 1:
             others = islice(self._entries, len(self._entries) - 1)

@@ -1,8 +1,8 @@
 """Snapshot of the cluster: nodes, pods, objects of the kinds that plugins declare, and all data derived from them.
 
 The snapshot changes only through ``upsert_…``, ``delete_…``, ``assume``, ``accept``, ``doubt``, ``confirm``, ``forget``
-and ``mark_…``, and the methods of ``others``. These methods are synchronous, so code that does not await sees one
-consistent state. The snapshot does not depend on the order of events: it equals one built from the current objects.
+and ``mark_…``, and methods of ``others``, ``assumed`` and ``expiries``. All are synchronous, so code that does not
+await sees one consistent state. The snapshot does not depend on the order of events, only on the current objects.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Cluster:
 
     @property
     def generation(self) -> int:
-        """Number that increases with every change of the snapshot, except with ``accept`` and ``confirm``."""
+        """Number that increases with every change except ``accept``, ``confirm``, expiries, and a wait at Permit."""
         return self._changes + self.others.changes
 
     @property
@@ -415,7 +415,7 @@ class Cluster:
         self._move(pod, None)
 
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Assume a pending pod on a node: count it there while its bind is in flight. The bind can still fail."""
+        """Assume a pending pod on a node: count it there, although its bind can still fail."""
         self._changes += 1
         known = self.pod(pod.namespace, pod.name)
         if known is not None and known.uid != pod.uid:
@@ -440,7 +440,7 @@ class Cluster:
         self.assumed.remove(uid)
 
     def forget(self, uid: str) -> None:
-        """Make an assumed pod pending again, because its bind failed. No effect if the pod is no longer assumed."""
+        """Make an assumed pod pending again, because it was not bound. No effect if the pod is no longer assumed."""
         assumed = self.assumed.remove(uid)
         if assumed is None:
             return
@@ -529,7 +529,7 @@ class Cluster:
             self._index_pod(old, new)
 
     def _index_pod(self, old: Pod | None, new: Pod | None) -> None:
-        """Update the indexes of pods on nodes, unless node and spec of the pod are unchanged."""
+        """Update the indexes of pods on nodes. If node and spec of the pod are unchanged, update only ``_terms``."""
         was = old if old is not None and old.node_name else None
         now = new if new is not None and new.node_name else None
         if was is not None and now is not None and was.node_name == now.node_name and was.spec is now.spec:

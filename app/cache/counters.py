@@ -57,7 +57,7 @@ _MOST_DOMAINS_BYTES: Final = 96 << 20
 """Maximum estimated bytes of all entries of a level. In very large clusters, the maximum is higher; see ``_limit``."""
 
 _MIN_ENTRIES: Final = 32
-"""Number of entries for which each level always has room, even if each lists all nodes. One pod needs fewer entries."""
+"""Number of entries for which each level has room, if each lists every node once. One pod usually needs fewer."""
 
 _PIECE: Final = 384
 """Number of nodes, counts by node, or requirements that one step handles, in some tenths of a millisecond."""
@@ -69,7 +69,7 @@ _WEIGH_EVERY: Final = 64
 """Number of pod events after which the size of some entries is estimated again, because pod events make them grow."""
 
 _ROUND: Final = 128
-"""Divisor: after ``_WEIGH_EVERY`` pod events, the size of 1/128 of each level's entries is estimated again."""
+"""Divisor: after ``_WEIGH_EVERY`` pod events, about 1/128 of each level's entries are weighed again."""
 
 _MOST_OF_A_GROUP: Final = 128
 """Maximum number of selections of one group. Each pod event updates all of them, so the oldest are evicted.
@@ -145,7 +145,7 @@ class Counters:
         """Return a function that computes the maximum bytes of a level.
 
         The maximum is ``most``, or the bytes of ``_MIN_ENTRIES`` entries with all current nodes if that is more. So
-        all entries for one pod fit into the level. ``node_bytes``: bytes of one node in an entry.
+        the entries for one pod usually fit into the level. ``node_bytes``: bytes of one node in an entry.
         """
         min_entry_bytes = _MIN_ENTRIES * node_bytes
         return lambda: max(most, min_entry_bytes * len(self._nodes))
@@ -202,7 +202,7 @@ class Counters:
         selection.domains.clear()
 
     def _selection(self, namespace: Scope, selector: Selector) -> Selection:
-        """Return the complete selection. Raises ``Unprepared`` if steps are left to build it."""
+        """Return the complete selection. Raises ``Unprepared`` if it or new groups need further steps."""
         self._require_joined()
         selection = self._selections.get((namespace, selector))
         if selection.rest is not None:
