@@ -19,6 +19,7 @@ from app.kube.taints import NO_EXECUTE, UNSCHEDULABLE, Tolerance
 
 GONE: Final = "the node is not in the snapshot; Kubernetes deletes the pods of a node that does not exist"
 UNREADABLE: Final = "the node cannot be decoded, so nothing was judged"
+NOT_JUDGED: Final = "the node was not judged, because the time for one answer was over"
 STAYS: Final = "no scheduler evicts a running pod for this"
 
 
@@ -42,7 +43,8 @@ def bound_node(pod: Pod, judgement: Judgement, cluster: Cluster) -> BoundNode:
     """Describe the node of a bound pod. ``judgement``: verdicts on this pod on nodes of ``cluster``."""
     name = pod.node_name
     if name not in judgement.rejected and name not in judgement.feasible:
-        return BoundNode(name, {}, GONE if cluster.misses_node(name) else UNREADABLE)
+        unread = GONE if cluster.misses_node(name) else UNREADABLE
+        return BoundNode(name, {}, NOT_JUDGED if name in cluster.nodes else unread)
     verdicts = verdicts_on(name, judgement)
     node = BoundNode(name, verdicts)
     if not node.violated:

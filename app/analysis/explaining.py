@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.analysis.bound import BoundNode, bound_node, lasting_taints, verdicts_on
+from app.analysis.bound import NOT_JUDGED, BoundNode, bound_node, lasting_taints, verdicts_on
 from app.analysis.explain_snapshot import ExplainSnapshot
 from app.analysis.impossible import Impossibilities
 from app.analysis.judging import RUN_SECONDS, Judge, Judgement
@@ -255,7 +255,8 @@ class Explainer:
         """Return the verdicts on one node, and its scores if it fits. Raises ``VerbFailure`` if it was not judged."""
         judgement = inquiry.judgement
         if name not in judgement.rejected and name not in judgement.feasible:
-            raise VerbFailure("nothing_to_do", f'nodes "{printable(name)}" not found')
+            problem = NOT_JUDGED if name in self._cluster.nodes else f'nodes "{printable(name)}" not found'
+            raise VerbFailure("nothing_to_do", problem)
         verdicts = verdicts_on(name, judgement)
         if name not in judgement.feasible:
             return NodeAnswer(name, verdicts, {}, None)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.analysis.bound import GONE, STAYS, UNREADABLE, BoundNode, bound_node, lasting_taints
+from app.analysis.bound import GONE, NOT_JUDGED, STAYS, UNREADABLE, BoundNode, bound_node, lasting_taints
+from app.analysis.judging import Judgement
 from app.kube.kinds import NODES
 from tests.builders import JsonObject, constraint, taint, toleration
 from tests.harness import World
@@ -75,6 +76,12 @@ def test_a_node_that_is_gone_or_cannot_be_decoded() -> None:
     assert BoundNode("gone", {}, GONE) == described(world, asked)
     world.cluster.mark_unreadable(NODES, ("", "gone"), "odd")
     assert BoundNode("gone", {}, UNREADABLE) == described(world, asked)
+
+
+def test_a_node_that_was_not_reached_in_time() -> None:
+    world = World(node("a"), asked := pod(node="a"), profile=COMPLETE)
+
+    assert BoundNode("a", {}, NOT_JUDGED) == bound_node(world.pod(asked), Judgement(), world.cluster)
 
 
 def test_taints_that_stay_after_an_uncordon() -> None:
