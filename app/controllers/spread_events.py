@@ -44,7 +44,7 @@ It is at least ``TICK_SECONDS`` and at most ``LONGEST_PAUSE`` seconds. With 5,00
 """
 
 SEARCH_SECONDS: Final = 5.0
-"""Seconds between two searches for refused pods."""
+"""Minimum seconds between two searches for refused pods."""
 
 FIRST_SECONDS: Final = 5.0
 """Minimum seconds from the search that finds a pod to its first evaluation. Most refused pods are bound before it."""
