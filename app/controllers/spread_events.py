@@ -38,7 +38,8 @@ TICK_SECONDS: Final = 1.0
 
 PAUSE_FACTOR: Final = 50.0
 LONGEST_PAUSE: Final = 10.0
-"""The pause after an evaluation is ``PAUSE_FACTOR`` times its processor time, so that evaluations take 2 % of the time.
+"""The pause after an evaluation is ``PAUSE_FACTOR`` times the processor time of the thread meanwhile, so that
+evaluations take some 2 % of the time at most.
 
 It is at least ``TICK_SECONDS`` and at most ``LONGEST_PAUSE`` seconds. With 5,000 nodes, an evaluation takes some 30 ms.
 """
