@@ -83,7 +83,7 @@ def _is_url(value: str) -> bool:
 
 
 def _is_collector(value: str | None) -> str | None:
-    """Return the value unchanged if it is ``None`` or a valid URL. Raises ``ValueError`` otherwise."""
+    """Return the value unchanged if it is ``None``, or a URL that ``_is_url`` accepts; else raise ``ValueError``."""
     if value is not None and not _is_url(value):
         raise ValueError("must be the URL of a collector for OTLP over HTTP, such as http://collector:4318")
     return value

@@ -57,7 +57,7 @@ class SettingSources(Struct, frozen=True):
         return f"{settings}: {mistake.message}" if settings else mistake.message
 
     def field(self, place: Place) -> str:
-        """Return the name of the settings field that ``place`` lies in; empty for an unknown setting."""
+        """Return the name of the settings field that contains ``place``; empty if ``place`` is unknown or empty."""
         return field_names(self.model).get(str(place[0]), "") if place else ""
 
     def _described(self, place: Place) -> str:
@@ -86,7 +86,7 @@ class SettingSources(Struct, frozen=True):
         return "default"
 
     def _flags(self, name: str, place: Place) -> list[str]:
-        """Return the flags that set a setting, or a part of it. ``name`` is the field that contains ``place``."""
+        """Return the flags that set the setting at ``place``, or a part of it. ``name``: the field of ``place``."""
         given = self.flags.get(name)
         if not isinstance(given, Mapping):
             return [flag_at(self.model, place)] if name in self.flags else []
@@ -101,9 +101,10 @@ class SettingSources(Struct, frozen=True):
 
 
 def _laid_over(below: Any, given: Any) -> Any:
-    """Return ``given``. If it has parts of a nested setting, return ``below`` with these parts merged into it.
+    """Return ``given``, except if it has parts of a nested setting and ``below`` is not ``None``.
 
-    If ``below`` is then not a mapping, it is returned unchanged, so that validation reports it.
+    Then return ``below`` with these parts merged into it. If ``below`` is not a mapping, it is returned unchanged, so
+    that validation reports it.
     """
     if isinstance(given, Mapping) and below is not None:
         return {**below, **given} if isinstance(below, Mapping) else below

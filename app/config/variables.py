@@ -42,8 +42,8 @@ _SERVICE_LINKS: Final = (
 class Variables(Struct, frozen=True):
     """Settings in the environment, by field name. ``values``: their values. ``names``: names of their variables.
 
-    ``links`` are the variables that the kubelet sets for Services. ``unreadable`` are the fields whose variables must
-    be JSON but are not.
+    ``links`` are the names of variables that the kubelet set for Services. ``unreadable`` are the fields whose
+    variables must be JSON but are not.
     """
 
     values: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Variables(Struct, frozen=True):
 
 
 def read_variables(model: type[BaseSettings], environ: Mapping[str, str]) -> Variables:
-    """Read all variables whose names begin with ``HOMEPORT_``, in upper or lower case."""
+    """Read all variables whose names begin with ``HOMEPORT_``, in any mix of upper and lower case."""
     source: PydanticBaseSettingsSource = EnvSettingsSource(model)
     written = {name: key for key, name in field_names(model).items()}
     known = {f"{PREFIX}{name.upper()}": name for name in model.model_fields}
@@ -91,7 +91,7 @@ def is_service_link(variable: str, value: str) -> bool:
 
 
 def _meant(variable: str, known: Iterable[str]) -> str:
-    """Return text that suggests a similar variable, if any. Names are compared without their common prefix."""
+    """Return text that suggests a similar variable; empty if there is none. Names are compared without ``PREFIX``."""
     guess = meant(variable[len(PREFIX) :], (it.removeprefix(PREFIX) for it in known))
     return guess.replace("mean ", f"mean {PREFIX}")
 
@@ -101,8 +101,13 @@ def _ours(environ: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 
 def _json(text: str) -> Any:
-    """Parse JSON. Raises ``ValueError`` if it is invalid or has duplicate keys, ``NaN`` or ``Infinity``."""
-    return json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number)
+    """Parse JSON. Raises ``ValueError`` if it is invalid or has duplicate keys, ``NaN`` or ``Infinity``, or if it is
+    nested too deeply.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

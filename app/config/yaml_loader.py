@@ -1,4 +1,4 @@
-"""Guards for YAML from untrusted files: nesting that would crash libyaml, and aliases and merges that multiply."""
+"""Guards against YAML files that nest so deeply that libyaml would crash, or in which aliases or merges multiply."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MergingConstructor(SafeConstructor):
     """Safe constructor that raises ``ConstructorError`` if merges add more than ``MOST_MERGED`` keys in all."""
 
     def __init__(self) -> None:
-        SafeConstructor.__init__(self)  # not super(), because a loader's __init__ comes next there
+        SafeConstructor.__init__(self)  # not super(): in a loader, that is another loader's __init__, with a stream
         self._merged = 0
         self._flat: set[int] = set()
 
@@ -69,9 +69,11 @@ class _FastLoader(MergingConstructor, _FASTEST):  # type: ignore[misc]  # the ba
 
 
 def loader_for(text: str) -> Any:
-    """Return the safe loader in C; the one in Python, which raises ``RecursionError``, if the nesting can be deep.
+    """Return the safe loader in Python if the text can have more than ``_MOST_NESTED`` levels; else the one in C, if
+    PyYAML has it.
 
-    Both raise ``ConstructorError`` if merges multiply, see ``MergingConstructor``.
+    The one in Python raises ``RecursionError``. Both raise ``ConstructorError`` if merges multiply, see
+    ``MergingConstructor``.
     """
     depth = deepest = 0
     for bracket in _BRACKET.finditer(text):
@@ -82,9 +84,10 @@ def loader_for(text: str) -> Any:
 
 
 def check_aliases(document: Any, most: int) -> None:
-    """Check how much larger a document is with its aliases resolved than in memory, where they share their values.
+    """Check how much larger a mapping or list is with its aliases resolved than in memory, where they share values.
 
-    Raises ``ValueError`` if they add more than ``most`` keys and list items, or if one refers to its own parent.
+    Raises ``ValueError`` if aliases add more than ``most`` keys and list items, or if an alias is inside the mapping or
+    list to which it refers.
     """
     sizes: dict[int, int] = {}
     parents: set[int] = set()

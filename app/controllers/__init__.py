@@ -1,4 +1,4 @@
-"""Controllers: background loops that read the cache, decide and write.
+"""Controllers: background loops that act on what the cache holds. Most of them write to the cluster.
 
 They are the sampling guard (``sampling_guard``, with ``cases``, ``nominations``, ``pacing`` and ``unshown``),
 ``preemption`` (with ``preemption_steps``, ``preemptor``, ``preemptors`` and ``victim_search``), ``second_looks``,

@@ -16,7 +16,10 @@ from app.verbs.outcome import Outcome
 
 _FIRST_LOOK_SECONDS: Final = 0.5
 _LONGEST_LOOK_SECONDS: Final = 15.0
-"""Maximum delay between two evaluations of a pod that fits no node. It doubles from ``_FIRST_LOOK_SECONDS``."""
+"""Maximum seconds between two evaluations of a pod that has no possible node.
+
+The first delay has ``_FIRST_LOOK_SECONDS``, and each further one is doubled.
+"""
 
 _UNKNOWN_SECONDS: Final = 2.0
 """Maximum number of seconds to wait for the watch to report a pod that filter was called for."""
@@ -25,14 +28,14 @@ _LATEST_UNSEEN_SECONDS: Final = 0.1
 """Seconds after the patch within which a filter call can still contain the pod without the nomination."""
 
 QUIET_SECONDS: Final = 0.01
-"""Seconds between Homeport's last refusal of a pod and the patch that nominates it.
+"""Seconds without a further refusal of a pod by Homeport before the guard evaluates the pod.
 
-After this time the scheduler has processed the refusal. Usually it has also retried the pod once more: it updates the
-pod's condition itself, and this update triggers a retry 6 ms later.
+After this time the scheduler has processed the last refusal. Usually it has also retried the pod once more: it updates
+the pod's condition itself, and this update triggers a retry 6 ms later.
 """
 
 LONGEST_QUIET_SECONDS: Final = 0.1
-"""Maximum delay of the patch in seconds, if each new refusal of the pod delays it by ``QUIET_SECONDS`` again."""
+"""Maximum seconds that ``Case.quiet`` waits, because each new refusal of the pod prolongs the wait."""
 
 _SHORTEST_SECONDS: Final = 0.001
 """Minimum seconds of a pause that is longer than 0, so that it lets other tasks run."""
@@ -43,7 +46,8 @@ Effect = Literal["hit", "refused", "overtaken", "lost", "unanswered"]
 
 - ``hit``: in-tree filters and Homeport passed the nominated node.
 - ``refused``: in-tree filters rejected the node.
-- ``overtaken``: Homeport no longer passes the node, or another node passed, or the pod no longer waits.
+- ``overtaken``: Homeport no longer passes the node, another node passed, the pod no longer waits, or a scheduler
+  nominated it or preempts for it.
 - ``lost``: the scheduler cleared the nomination without trying it, because it was still processing an earlier answer.
 - ``unanswered``: no effect was seen in time.
 """
@@ -54,13 +58,14 @@ class Case:
 
     ``pod`` is the pod of the request until the cache has it (``seen``), then the cached pod. If the cache does not have
     it by ``unknown_until``, the case ends. ``whole`` is the pod with all fields that in-tree filters read, once it was
-    fetched. ``shown`` is the number of node names in the request that was refused. ``shape`` is the ``pacing.Shape`` of
-    the pod, which the first evaluation sets.
+    fetched. ``shown`` is the number of node names in the refused request that began the case. ``shape`` is the
+    ``pacing.Shape`` of the pod at its last evaluation; ``None`` before the first.
 
     ``node`` is the node of the last nomination, ``taken_at`` the time at which it was written (``None`` before), and
     ``effect`` the future of its effect. ``unseen`` counts the refused requests after ``taken_at`` that lack the
-    nomination. ``lost`` counts lost nominations. ``counted`` is true once a metric has counted the pod. ``called`` is
-    set at each filter call for the pod. ``over`` is set once the pod needs no nomination any more.
+    nomination. ``lost`` counts the lost nominations that caused no back-off. ``counted`` is true once a metric has
+    counted the pod. ``called`` is set at each filter call for the pod. ``over`` is set once the pod needs no nomination
+    any more.
     """
 
     def __init__(self, pod: Pod, shown: int, now: float) -> None:
@@ -88,7 +93,7 @@ class Case:
         return (self.whole or self.pod).spec
 
     def process_answer(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:
-        """Process the outcome of a filter call for the pod. ``only`` is the node name if the request had just one."""
+        """Process the outcome of a filter call for the pod. ``only``: name of the request's only node; else empty."""
         passed = outcome == "feasible"
         if only and only == self.node:
             self._settle("hit" if passed else "overtaken")
@@ -164,7 +169,7 @@ class NominationStep(Struct, frozen=True):
 
 
 LEAVE: Final = NominationStep()
-"""The pod needs no further evaluation."""
+"""Step that ends the case: the pod is not evaluated again, unless filter refuses it later."""
 
 
 def is_settled(pod: Pod) -> bool:

@@ -1,8 +1,8 @@
 """Relaxes hard spread constraints that have kept pods waiting for long, for profiles with the option ``fallback``.
 
-``spread_events`` evaluates each waiting pod repeatedly by all rules. The time of a constraint begins with the first
-evaluation in which this constraint alone keeps the pod from a node. After the configured time, the constraint is soft
-for this pod. The Event ``SpreadRelaxed`` reports this, and the scheduler retries the pod.
+``spread_events`` repeatedly evaluates the pods that spread refuses, by all rules. A constraint becomes soft for a pod
+once, in all evaluations over the configured time, a node would have fit without this constraint. Only one constraint of
+a pod is soft at a time. The Event ``SpreadRelaxed`` names it, and the scheduler retries the pod.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class SpreadFallbacks:
     async def run(self) -> None:
         """Check each second which pods of the table can still be evaluated by all rules, until cancelled.
 
-        While a pod cannot be evaluated, its constraints are hard again. On cancellation, the table is cleared, so that
-        all constraints are hard.
+        While a pod cannot be evaluated, its constraints are hard again. If its relaxed constraint then becomes soft
+        again, the pod is activated. On cancellation, the table is cleared, so that all constraints are hard.
         """
         try:
             while True:

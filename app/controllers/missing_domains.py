@@ -43,7 +43,7 @@ _Finding = tuple[str, str, str, str, tuple[str, ...], int]
 
 
 class MissingDomains:
-    """Background task for the leader. ``workloads``: returns all workloads with constraints (``Skews.workloads``).
+    """Background task for the leader. ``workloads``: returns the pods of each workload with constraints, by ``Key``.
 
     ``profile_of``: returns the name of the pod's profile, or "".
     """

@@ -17,10 +17,13 @@ from app.kube.core_v1 import Pod, PodSpec
 from app.kube.memo import Newest
 
 NOMINATION_SECONDS: Final = 0.1
-"""Seconds between two nominations by the process, so that it makes at most ten a second."""
+"""Minimum seconds between two nominations by the process, so that it makes at most ten a second."""
 
 LOOK_SECONDS: Final = 0.005
-"""Seconds between the beginnings of two evaluations of all nodes. An evaluation of 5,000 nodes takes about 2 ms."""
+"""Seconds of a time slot to evaluate all nodes; also the pause of ``second_looks`` after an evaluation.
+
+An evaluation of 5,000 nodes takes about 2 ms.
+"""
 
 MISS_SECONDS: Final = 1.0
 """Seconds without nominations of a shape after its first failed nomination."""
@@ -34,13 +37,13 @@ The maximum is the five minutes after which kube-scheduler retries an unschedula
 
 _MOST_SHAPES: Final = 4096
 _MOST_EXCLUDED: Final = 1 << 16
-"""Maximum numbers of stored shapes and of excluded nodes. The oldest entries are dropped first."""
+"""Maximum numbers of stored shapes, and of pairs of a pod spec and an excluded node. The oldest are dropped first."""
 
 
 class Shape(Struct, frozen=True):
     """Group of pods that share one back-off: they have equal namespaces and specs. Their owners can differ.
 
-    ``only`` is the node if exactly one passes Homeport's filters, for example the pod's home node; empty otherwise.
+    ``only`` is the node if the pods have exactly one candidate node, for example their home; empty otherwise.
     """
 
     namespace: str
@@ -49,7 +52,7 @@ class Shape(Struct, frozen=True):
 
 
 def shape_of(pod: Pod, names: Sequence[str]) -> Shape:
-    """Return the shape of a pod. ``names`` are the nodes that pass Homeport's filters for it."""
+    """Return the shape of a pod. ``names``: its candidate nodes, see ``candidate_nodes``."""
     return Shape(pod.namespace, pod.spec, names[0] if len(names) == 1 else "")
 
 
@@ -87,7 +90,7 @@ class Excluded:
         self._stamps = Newest[tuple[PodSpec, str], Hashable](_MOST_EXCLUDED)
 
     def add(self, spec: PodSpec, name: str, stamp: Hashable) -> None:
-        """Exclude a node for pods with this spec. ``stamp`` is the node's stamp when in-tree filters were called."""
+        """Exclude a node for pods with this spec. ``stamp`` is the node's stamp before in-tree filters were called."""
         self._stamps.put((spec, name), stamp)
 
     def has(self, spec: PodSpec, name: str) -> bool:

@@ -61,7 +61,7 @@ class PluginRun:
 def runs_of(
     frameworks: Iterable[Framework], guard: Guard, complete: Callable[[], Awaitable[None]]
 ) -> Iterator[tuple[str, PluginRun]]:
-    """Yield a name for logs and a ``PluginRun`` for each plugin of each profile that has a background task."""
+    """Yield a name for logs and a ``PluginRun`` for each plugin with a background task, for each of its profiles."""
     for framework in frameworks:
         for name, plugin in framework.plugins.items():
             if declares(type(plugin), BackgroundPlugin):

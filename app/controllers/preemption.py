@@ -1,7 +1,7 @@
 """Preemption for topology spread: evicts pods of lower priority for a pod that only topology spread rejects.
 
 kube-scheduler does not preempt for constraints that Homeport judges, because Homeport returns the rejected nodes as
-unresolvable. The controller handles each refused pod of a profile with ``preemption: Own`` in these steps::
+unresolvable. The controller handles pods that spread refuses in a profile with ``preemption: Own`` in these steps::
 
     refused --> quiet --> find victims --> plan in hand --> dry-run all evictions --> nominate the pod
                   ^            |                                                            |
@@ -59,7 +59,7 @@ _UNKNOWN_SECONDS: Final = 2.0
 """Maximum number of seconds to wait for the watch to report a pod that filter was called for."""
 
 _EXCLUDED_SECONDS: Final = 30.0
-"""Seconds for which a node is no candidate for a pod after a plan that failed there."""
+"""Seconds for which a node is no candidate for a pod after a plan failed there, unless it was ``not_nominated``."""
 
 _MOST_REFUSED: Final = 3
 """Number of excluded nodes up to which, after a refused dry run, another node is tried without delay."""
@@ -69,7 +69,7 @@ _STEP: Final = 2048
 """Number of pods that one step examines, which takes less than a millisecond."""
 
 _FIRST: Final = 1 << 31
-"""Priority in the lock above that of each pod. With it, a new leader settles the plans of its predecessor first."""
+"""Priority in the lock, higher than any pod's. With it, a new leader settles the plans of its predecessor first."""
 
 _LOG: Final = structlog.get_logger(__name__)
 
@@ -78,8 +78,8 @@ class PreemptionController:
     """Controller that evicts pods for refused pods. ``preemptors``: receives the answers to filter and preempt.
 
     ``catch_up``: waits until the snapshot has everything that was written before the call. ``stays``: returns why a
-    pod must not be evicted, or an empty string. ``is_sample``: returns true if a request with that number of nodes can
-    lack nodes that the scheduler's filters pass. ``per_second``: maximum number of searches in a second.
+    pod must not be evicted, or an empty string. ``is_sample``: returns true if a request with the given number of nodes
+    can lack nodes that the scheduler's filters pass. ``per_second``: maximum number of attempts at a plan in a second.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class PreemptionController:
         self._next_at = 0.0
 
     async def run(self) -> None:
-        """Clear what a previous leader left, then handle refused pods until cancelled."""
+        """Settle the plans that a previous leader left, and handle refused pods, until cancelled."""
         try:
             async with self._one_at_a_time.held(_FIRST):
                 self.preemptors.runs = True  # now, so that refusals of pods whose nomination is cleared are handled
@@ -205,7 +205,7 @@ class PreemptionController:
             await asyncio.sleep(left)
 
     async def _until_turn(self, case: Preemptor) -> None:
-        """Wait while searches for pods with this spec are postponed, because the last search found no victims."""
+        """Wait while searches for pods of this namespace and spec are postponed: the last one found no victims."""
         while (left := self._postponed_until(case) - self._clock()) > 0:  # noqa: ASYNC110  # the clock can be a test's
             await asyncio.sleep(left)
 
@@ -264,8 +264,10 @@ class PreemptionController:
         await self._ended(case, choice.node, result)
 
     async def _ended(self, case: Preemptor, node: str, result: Result) -> None:
-        """After a failed plan, clear the nomination, exclude the node for a while, and set the time of the next
-        attempt.
+        """After a plan that failed, clear the nomination, exclude the node for a while, and prepare the next attempt.
+
+        After ``refused``, there is no nomination to clear; after ``not_nominated``, the node is not excluded. After
+        ``bound`` or ``withdrawn``, only forget the delay of searches.
         """
         if result in ("bound", "withdrawn"):
             self._delays.pop((case.pod.namespace, case.pod.spec), None)
@@ -322,7 +324,7 @@ class PreemptionController:
         return False
 
     def _postpone(self, case: Preemptor) -> None:
-        """Delay the next search for pods with this spec, longer each time."""
+        """Delay the next search for pods of this namespace and spec, each time longer, to ``LONGEST_DELAY_SECONDS``."""
         key = (case.pod.namespace, case.pod.spec)
         delay, until = self._delays.get(key) or (0.0, 0.0)
         now = self._clock()

@@ -117,14 +117,14 @@ class PreemptionSteps:
         return self._clock() + self._evictor.seconds <= until
 
     def _ended(self, preemptor: Pod) -> Result | None:
-        """Return the result of the plan if the pod does not wait any more."""
+        """Return the result of the plan if the pod does not wait any more; else ``None``."""
         pod = self._cluster.pod(*preemptor.key)
         if pod is None or pod.uid != preemptor.uid or pod.terminating:
             return "withdrawn"
         return "bound" if pod.node_name else None
 
     async def _evicted(self, victim: Pod, until: float, *, dry_run: bool = False) -> str:
-        """Evict a victim and read it back. Return why that failed, or an empty string."""
+        """Evict a victim, or try its eviction in a dry run. Return why that failed, or an empty string."""
         cause = "the pod keeps changing"
         for _ in range(_EVICTION_ATTEMPTS):
             if not self._has_time(until):
@@ -148,7 +148,7 @@ class PreemptionSteps:
         return cause
 
     async def until_bound(self, preemptor: Pod, node: str, until: float) -> Result:
-        """Wait until the pod is bound or the plan has failed, and return the result."""
+        """Wait until the plan ends, and return its result."""
         rejected_since: float | None = None
         while (now := self._clock()) < until:
             if ended := self._ended(preemptor):

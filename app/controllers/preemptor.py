@@ -19,17 +19,18 @@ LONGEST_DELAY_SECONDS: Final = 15.0
 """Maximum delay between two attempts. It doubles from ``_FIRST_DELAY_SECONDS``."""
 
 _MOST_RETRIES: Final = 20
-"""Maximum number of attempts without a call for the pod. Their delays add up to four minutes. kube-scheduler itself
-retries the pod after five.
+"""Maximum number of attempts that ``retry_later`` schedules for a pod. Their delays add up to four minutes.
+kube-scheduler itself retries the pod after five.
 """
 
 
 class Preemptor:
-    """Refused pod. ``names`` returns the nodes of the last filter request. Times are on the controller's clock.
+    """Refused pod. ``names`` returns the nodes of the last refused request. Times are on the controller's clock.
 
     ``calls``: number of preempt calls in progress. ``helped``: true if the scheduler itself evicts pods for it.
-    ``excluded``: nodes that are no candidates, each until a time. ``moved`` is set at each call for the pod. ``over``:
-    true if the pod passed the filters. ``retry_at``: time of the next attempt if no call comes; ``None`` for none.
+    ``excluded``: nodes that are no candidates, each until a time. ``moved`` is set after each call for the pod, and for
+    another attempt at once. ``over``: true if the pod passed the filters. ``retry_at``: time of the next attempt if no
+    call comes; ``None`` for none.
     """
 
     def __init__(self, pod: Pod, names: Callable[[], Iterable[str]], now: float) -> None:
@@ -93,7 +94,7 @@ class PriorityLock:
         while self._waiting:
             _, _, turn = heappop(self._waiting)
             if not turn.done():
-                turn.set_result(None)  # the lock stays held: it passes to this task
+                turn.set_result(None)  # the lock stays held: it passes to the task of ``turn``
                 return
         self._is_held = False
 
@@ -105,7 +106,7 @@ def record_victim(events: EventRecorder, pod: Pod, victim: Pod, node: str) -> No
 
 
 def record_preemptor(events: EventRecorder, pod: Pod, node: str, victims: Sequence[Pod]) -> None:
-    """Record on a pod that others were evicted for it."""
+    """Record on a pod that others were evicted for it. ``victims`` must not be empty."""
     named = ", ".join(map(str, victims[:_MOST_NAMED]))
     more = len(victims) - _MOST_NAMED
     named += f" and {more} more" if more > 0 else ""

@@ -14,7 +14,10 @@ from app.kube.core_v1 import Pod
 from app.runtime.guard import PluginError
 
 MOST_CASES: Final = 256
-"""Maximum number of pods that are handled at a time, those with the highest priorities. All others wait for a retry."""
+"""Maximum number of refused pods that are handled at a time. A further one can only replace one of lower priority.
+
+Pods whose plans a previous leader left are always handled.
+"""
 
 Handle = Callable[[Preemptor], Awaitable[None]]
 
@@ -87,8 +90,8 @@ class Preemptors:
             case.moved.set()
 
     def _has_room(self, pod: Pod) -> bool:
-        """Return true if the pod can be handled. If ``MOST_CASES`` pods are handled already, it can only replace a pod
-        of lower priority without a plan: the one with the lowest priority.
+        """Return true if the pod can be handled. If ``MOST_CASES`` pods are handled already, end the case of a pod of
+        lower priority without a plan: the one with the lowest priority. Return false if there is none.
         """
         if len(self._cases) < MOST_CASES:
             return True
@@ -127,7 +130,7 @@ class Preemptors:
             case.task.cancel()
 
     async def end_all(self) -> None:
-        """Ignore refused pods from now on, cancel all tasks, and return once they have ended."""
+        """Ignore refused pods from now on, cancel all tasks, wait until they have ended, and end all plans."""
         self.runs = False
         tasks = [case.task for case in self._cases.values() if case.task is not None]
         for task in tasks:

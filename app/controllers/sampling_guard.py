@@ -216,7 +216,7 @@ class SamplingGuard:
             return NominationStep(wait=held) if held > 0.0 else self._choice(case, framework, pod, nodes, locked)
 
     def _choice(self, case: Case, framework: Framework, pod: Pod, nodes: Candidates, locked: str) -> NominationStep:
-        """Choose one of the best nodes that are not excluded, at random; prefer nodes without another nomination."""
+        """Choose randomly among the best of the nodes that are not excluded and, if possible, not locked by others."""
         possible = nodes.without(frozenset(name for name in nodes.names if self._excluded.has(case.spec, name)))
         if not len(possible):
             return NominationStep(wait_if_called=case.next_look())
@@ -272,8 +272,8 @@ class SamplingGuard:
         self._settle(case, node, stamp, effect)
 
     async def _refuses(self, case: Case, node: str, stamp: Hashable) -> bool:
-        """Return true if the node is excluded or in-tree filters reject it; exclude a rejected node for the pod
-        spec.
+        """Return true if the pod has no profile, the node is excluded, or in-tree filters reject the node. Exclude a
+        rejected node for the pod spec.
         """
         framework = self._context.framework_for(case.pod)
         if framework is None:

@@ -21,14 +21,17 @@ from app.runtime.guard import PluginError
 from app.verbs.context import VerbContext
 
 DELAY_SECONDS: Final = 0.25
-"""Seconds between a refusal and the second look. By then, events that the scheduler had seen have reached Homeport."""
+"""Seconds between a refusal and the second look. By then, Homeport usually has all events the scheduler had seen."""
 
 _MOST: Final = 4096
 """Maximum number of pods that wait for a second look. Further refused pods wait for the scheduler's retry."""
 
 
 class SecondLooks:
-    """Controller that receives every refusal, and evaluates all nodes again for pods whose refusal is outdated."""
+    """Controller that evaluates all nodes again for pods whose refusal is outdated.
+
+    It receives the refusals by filter, except those of pods that the sampling guard handles.
+    """
 
     def __init__(self, context: VerbContext, activate: Activate) -> None:
         self._context = context
@@ -51,7 +54,7 @@ class SecondLooks:
             self._timers[pod.uid] = later(DELAY_SECONDS, self._compare, pod, signatures)
 
     def look(self, pod: Pod) -> None:
-        """Queue a refused pod for a second look without delay."""
+        """Queue a refused pod for a second look without delay, unless one is scheduled, or ``_MOST`` pods wait."""
         if pod.uid not in self._timers and len(self._timers) < _MOST:
             later = asyncio.get_running_loop().call_later
             self._timers[pod.uid] = later(0, self._changed.put_nowait, pod)

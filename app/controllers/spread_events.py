@@ -38,26 +38,27 @@ TICK_SECONDS: Final = 1.0
 
 PAUSE_FACTOR: Final = 50.0
 LONGEST_PAUSE: Final = 10.0
-"""The pause after an evaluation is ``PAUSE_FACTOR`` times its processor time, so that evaluations take 2 % of the time.
+"""The pause after an evaluation is ``PAUSE_FACTOR`` times the processor time of the thread meanwhile, so that
+evaluations take some 2 % of the time at most.
 
 It is at least ``TICK_SECONDS`` and at most ``LONGEST_PAUSE`` seconds. With 5,000 nodes, an evaluation takes some 30 ms.
 """
 
 SEARCH_SECONDS: Final = 5.0
-"""Seconds between two searches for refused pods."""
+"""Minimum seconds between two searches for refused pods."""
 
 FIRST_SECONDS: Final = 5.0
-"""Seconds from the search that finds a pod to its first evaluation. Most refused pods are bound before it."""
+"""Minimum seconds from the search that finds a pod to its first evaluation. Most refused pods are bound before it."""
 
 AGAIN_SECONDS: Final = 15.0
 LONGEST_AGAIN_SECONDS: Final = 480.0
 """Seconds between two evaluations of a pod: first ``AGAIN_SECONDS``, then doubled up to ``LONGEST_AGAIN_SECONDS``,
-because most verdicts never change.
+because most verdicts never change. The option ``fallback`` and ``REST_SECONDS`` can shorten this time.
 """
 
 REST_SECONDS: Final = IDLE_SECONDS + 1.0
-"""Minimum seconds between two Events on a pod. Before that, a new Event would only increase the count of the last one,
-which keeps its old note.
+"""Minimum seconds between two Events ``SpreadBlocked`` on a pod. Before that, a new Event would only increase the count
+of the last one, which keeps its old note.
 """
 
 MOST: Final = 1024
@@ -71,8 +72,9 @@ _STEP: Final = 512
 
 
 class _SpreadRefusal(Struct):
-    """Pod that spread refused. ``not_before``: time of its next evaluation. ``pause``: seconds from the last evaluation
-    to the next; 0 before the first. ``reported``: verdict of the last Event, written at ``reported_at``.
+    """Pod that spread refused. ``not_before``: earliest time of its next evaluation. ``pause``: last delay of the
+    back-off between evaluations; 0 before the first. ``reported``: verdict of the last Event, written at
+    ``reported_at``; ``None`` before it.
     """
 
     key: ObjectKey
@@ -83,7 +85,7 @@ class _SpreadRefusal(Struct):
 
 
 class SpreadEvents:
-    """Background task for the leader. ``block_of``: returns what keeps a pod waiting (``SpreadBlocks.of``)."""
+    """Background task for the leader. ``block_of``: returns why a pod waits, see ``SpreadBlocks.of``."""
 
     def __init__(
         self,
@@ -140,7 +142,10 @@ class SpreadEvents:
             self._pods[uid] = _SpreadRefusal(key, not_before)
 
     async def _judge_next(self) -> None:
-        """Evaluate one pod whose time has come, preferably for the first time. The result applies to all equal pods."""
+        """Evaluate one pod whose time has come; pods that were not evaluated yet come first.
+
+        The result applies to all equal pods whose time has come.
+        """
         now = self._clock()
         due = {uid: it for uid, it in self._pods.items() if it.not_before <= now}
         waiting = (self._waiting(uid, due[uid].key) for uid in sorted(due, key=self._order))
@@ -165,7 +170,7 @@ class SpreadEvents:
     def _report(self, uids: Sequence[str], block: SpreadBlock | None) -> None:
         """Report an evaluation to the fallbacks, set the time of the next one, and write the Event on pods that wait.
 
-        No Event is written if the last one has the same verdict, or is too recent.
+        No Event is written if ``block`` is ``None``, or if the last Event has the same verdict or is too recent.
         """
         now = self._clock()
         for uid in uids:

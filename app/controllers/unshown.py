@@ -26,7 +26,7 @@ class InTree(Protocol):
     """Interface that evaluates the in-tree filters of a profile for one pod and one node."""
 
     async def whole(self, pod: Pod) -> Pod | None:
-        """Return the pod with all fields that these filters read; ``None`` if it cannot be fetched."""
+        """Return the pod with all fields that these filters read; ``None`` if it cannot be read or was replaced."""
         ...
 
     async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:

@@ -25,8 +25,8 @@ from app.runtime.post_filters import answer_in_steps
 from app.verbs.stepwise import decide_prepared, run_stepwise
 
 SEARCH_SECONDS: Final = 0.02
-"""Maximum seconds of processor time of one search, apart from counts that are computed first. Dry runs on all of 5,000
-nodes can take ten times as long.
+"""Maximum seconds of work of one search, apart from counts that are computed first. The first group of nodes is tried
+in any case. Dry runs on all of 5,000 nodes can take ten times as long.
 """
 
 _SCAN_SECONDS: Final = 0.004
@@ -66,7 +66,7 @@ async def find_victims(
 ) -> FoundVictims:
     """Find the best node of ``names`` and the victims on it, in steps of some milliseconds.
 
-    The search begins at a random pod and ends after ``SEARCH_SECONDS``. Return ``NONE`` if a node passes without an
+    The search begins at a random place and ends after ``SEARCH_SECONDS``. Return ``NONE`` if a node passes without an
     eviction. ``stays``: returns why a pod must not be evicted, or an empty string. ``excluded``: nodes that are no
     candidates. Raises ``PluginError``.
     """
@@ -118,7 +118,7 @@ def _lower(cluster: Cluster, pod: Pod) -> Iterator[list[Pod]]:
 
 
 def _rotated(items: list[_T]) -> list[_T]:
-    """Return the items in their order, from a random one on."""
+    """Return the items in their order, from a random one on, and then those before it."""
     start = random.randrange(max(1, len(items)))  # noqa: S311  # not for a secret
     return items[start:] + items[:start]
 
@@ -152,7 +152,7 @@ class _Search:
         return rejected
 
     def steps(self, rejected: Mapping[str, Status]) -> Iterator[None]:
-        """Search on the rejected nodes with pods of lower priority. Raises ``PluginError``."""
+        """Search on the rejected nodes that have pods of lower priority. Raises ``PluginError``."""
         yield from self.dry_runs((yield from self._timed(self._with_lower(rejected))))
 
     def _with_lower(self, rejected: Mapping[str, Status]) -> Generator[None, None, dict[str, Status]]:
@@ -179,7 +179,7 @@ class _Search:
             longest = max(longest, self._seconds - before)
 
     def best(self) -> FoundVictims:
-        """Return the best node and its victims. Raises ``PluginError``."""
+        """Return the best node and its victims; without pods if no victims were found. Raises ``PluginError``."""
         if not self._victims:
             return FoundVictims(is_complete=self._is_complete)
         node = self._framework.post_filters.pick(self._victims)[0]

@@ -1,4 +1,4 @@
-"""Responses of the API server to lists and watches. Only versions and names are decoded; objects stay raw."""
+"""Responses of the API server to lists and watches. Of an object, only identifying metadata is decoded."""
 
 from __future__ import annotations
 

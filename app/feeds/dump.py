@@ -47,8 +47,9 @@ async def dump(
 ) -> DumpSummary:
     """Write a List of all nodes, pods and objects of ``kinds`` to ``file``.
 
-    ``kubeconfig``: path of the credentials; ``None``: see ``credentials.load``. ``node_annotations``: annotations of
-    nodes to include. Raises ``DumpError``, ``CredentialsError`` and ``OSError``.
+    ``kubeconfig``: path of the credentials; ``None``: see ``credentials.load``. ``node_annotations``: keys of the
+    annotations of nodes that the dump includes. ``file`` must be seekable. Raises ``DumpError``, ``CredentialsError``
+    and ``OSError``.
     """
     async with KubeClient(load(kubeconfig)) as client:
         return await dump_from(client, kinds, node_annotations, file)
@@ -57,7 +58,7 @@ async def dump(
 async def dump_from(
     client: KubeClient, kinds: Iterable[Kind[Any]], node_annotations: Collection[str], file: IO[bytes]
 ) -> DumpSummary:
-    """Like ``dump``, but read with ``client``, which is already open. Raises ``DumpError`` and ``OSError``."""
+    """Like ``dump``, but reads with ``client``, which is already open. Raises ``DumpError`` and ``OSError``."""
     objects: dict[Kind[Any], int] = {}
     not_served: list[Kind[Any]] = []
     file.write(b'{"apiVersion": "v1", "kind": "List", "items": [')
@@ -88,7 +89,7 @@ async def _write(
     *,
     first: bool,
 ) -> int:
-    """Write all objects of a kind that can be decoded, and return their number.
+    """Write the objects of a kind, except those that cannot be decoded, and return the number of written objects.
 
     If the list expires, its objects are removed from the file and the list is repeated.
     """

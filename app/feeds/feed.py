@@ -1,4 +1,4 @@
-"""Feeds: sources that fill the snapshot from a live API server or a saved file, and provide writers for it."""
+"""Feeds: sources that fill the snapshot from a live API server or a saved file, and provide the writers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FeedState(Struct, frozen=True):
     ``objects``: number of objects in the snapshot. ``age``: seconds since ``Reflector.last_contact``; 0 before the
     initial list. ``synced``: true once the initial list has been applied, or the kind is not served. ``events``,
     ``relists``, ``undecodable``: counters that only increase. ``cause``: explanation of ``state`` for users; empty if
-    the state is normal. ``left_out``: names of the objects that cannot be decoded, as ``namespace/name``.
+    the state is normal. ``left_out``: names of the ``Reflector.unreadable`` objects, as ``namespace/name``.
     """
 
     state: str
@@ -61,7 +61,8 @@ class Feed(Protocol):
         """Read an object that is not a pod from the API server into the snapshot, without waiting for the watch.
 
         An object that does not exist is not an error. Raises ``Unreadable`` if the object cannot be decoded. For a
-        node, it is also raised if the read fails with another status than 403 or 404, or gets no answer.
+        node, it is also raised if the read fails with another status than 403 or 404, or gets no answer. Other failed
+        reads are ignored.
         """
         ...
 

@@ -26,7 +26,7 @@ SHORT_WATCH_SECONDS: Final = 3
 """Duration of a short watch. API servers send a bookmark two seconds before a watch ends."""
 
 _GAP_INTERVALS: Final = 4
-"""Number of ``quiet`` intervals without contact that are allowed when Homeport itself has reopened a watch.
+"""Number of ``quiet`` intervals without contact that are allowed if a watch is opened again after a normal end.
 
 After more intervals, the watch is ``behind``.
 """
@@ -35,7 +35,7 @@ _LONGEST_RETRY_AFTER: Final = 10.0
 """Maximum wait after a ``Retry-After`` header, in seconds. API servers usually request one or two."""
 
 _BETWEEN_PROBES: Final = 1.0
-"""Minimum seconds between the starts of two probes."""
+"""Minimum seconds between the starts of two probes by ``keep``."""
 
 _PENDING_PROBES: Final = 64
 """Maximum number of pending probes, whose versions the watch has not reached yet. Beyond it, the oldest are dropped."""
@@ -45,7 +45,7 @@ _ProbeResult = Literal["fresh", "newer", "went back", "failed"]
 
 ``fresh``: the snapshot was up to date when the probe began. ``newer``: the API server has a version that the watch has
 not reached, perhaps a version of another kind. ``went back``: the version is older than one of an earlier probe, event
-or list. ``failed``: the probe returned no version, because of an error or because no list was applied yet.
+or list. ``failed``: the probe returned no version, because of an error or because the kind must be listed first.
 """
 
 
@@ -61,7 +61,7 @@ class Watch(Protocol):
     async def newest_version(self) -> int | None:
         """Request the API server's newest resource version, over all kinds.
 
-        Return ``None`` before the initial list. Raises ``KubeError``.
+        Return ``None`` if the kind must be listed first. Raises ``KubeError``.
         """
         ...
 
@@ -81,8 +81,8 @@ class Watch(Protocol):
 class Freshness:
     """Freshness of one kind, verified by probes. ``version``: last version of a list, an event or a bookmark.
 
-    ``last_contact``, ``fresh_as_of``: see ``Reflector``. ``behind``: true if the watch was interrupted and might not
-    have sent all later changes yet. ``quiet``: seconds without contact after which ``keep`` probes.
+    ``last_contact``, ``fresh_as_of``: see ``Reflector``. ``behind``: true if the watch was interrupted for too long
+    and might not have sent all later changes yet. ``quiet``: seconds without contact after which ``keep`` probes.
     """
 
     def __init__(
@@ -141,8 +141,8 @@ class Freshness:
 
         While ``behind`` is set, events do not count as contact, because the first events after a gap are old. If
         versions are opaque, list the kind instead, because opaque versions cannot show that the watch has caught up.
-        ``broken_off``: true if the last watch might have been disconnected; then one ``quiet`` interval is too long.
-        Otherwise Homeport ended the watch itself, and more than ``_GAP_INTERVALS`` intervals are too long.
+        ``broken_off``: true if the last watch might have been disconnected; then more than one ``quiet`` interval is
+        too long. Otherwise the watch ended normally, and more than ``_GAP_INTERVALS`` intervals are too long.
         """
         gap = self._clock() - self.last_contact
         intervals = 1 if broken_off else _GAP_INTERVALS
@@ -210,7 +210,10 @@ class Freshness:
             self._watch.reopen(broken_off=broken_off)
 
     def _resolve(self) -> None:
-        """Remove the probes with versions that the watch has reached. Advance ``fresh_as_of`` and ``last_contact``."""
+        """Remove the probes with versions that the watch has reached. Advance ``fresh_as_of`` and ``last_contact``.
+
+        A probe that began recently also ends ``behind``.
+        """
         seen = version_number(self.version)
         while self._probes and self._probes[0][0] <= seen:
             _, began = self._probes.popleft()

@@ -79,12 +79,12 @@ async def list_cluster(
     progress: Progress,
     optional: Mapping[Kind[Any], list[str]] | None = None,
 ) -> int:
-    """List nodes, pods and the objects of ``kinds`` and ``optional`` into the snapshot, and return their number.
+    """List nodes, unfinished pods and objects of ``kinds`` and ``optional`` into the snapshot; return their number.
 
     Kinds that the API server does not serve are left out. An object that cannot be decoded is marked as unreadable.
-    ``optional``: kinds that are left out if the user has no permission to list them. The kind's name as a resource is
-    then added to its list. Raises ``ListingError``, also if there are no nodes, and above ``MOST_PODS``,
-    ``MOST_OTHERS`` and ``MOST_BYTES``.
+    ``optional``: kinds that are left out if the user has no permission to list them. The name of the resource, or of
+    the kind if the resource is unknown, is then added to the kind's list. Raises ``ListingError``, also if there are no
+    nodes, and above ``MOST_PODS``, ``MOST_OTHERS`` and ``MOST_BYTES``.
     """
     received = _Received()
     forbidden: list[str] = []

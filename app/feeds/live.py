@@ -41,7 +41,7 @@ from app.writes.writes import ClusterWrites, MayWrite
 
 _NOT_FOUND: Final = 404
 _MISSES: Final = (403, _NOT_FOUND)
-"""Statuses of a read after which a node is treated as missing until the watch shows it.
+"""Statuses of a read after which a node is treated as missing.
 
 The node does not exist, or Homeport is not allowed to get nodes.
 """
@@ -50,13 +50,16 @@ _FETCH_SECONDS: Final = 1.0
 """Timeout of a read of a single object, in seconds."""
 
 _MISS_SECONDS: Final = 1.0
-"""Seconds for which a failed read is not repeated."""
+"""Seconds for which ``fetch`` does not repeat a failed read."""
 
 _MOST_MISSED: Final = 1024
 """Maximum number of cached failed reads."""
 
 _PROBES_BEFORE_TOO_OLD: Final = 4
-"""Minimum number of probes that are sent before a kind without events reaches the maximum age of the snapshot."""
+"""Divisor: a kind is first probed after this part of the maximum age without contact, or after ``QUIET_SECONDS``.
+
+The shorter time applies. So failed probes can be repeated before the snapshot is too old.
+"""
 
 _MANY: Final = 2000
 """Minimum number of objects of a large kind. ``catch_up`` waits longer before it lists a large kind.
@@ -204,7 +207,7 @@ class LiveFeed:
     async def catch_up(self) -> None:
         """Wait until the snapshot has all changes that were written before this call.
 
-        A probe reads the newest resource version of each kind. The kind is up to date once its watch has reached that
+        A probe for each kind reads the newest resource version. The kind is up to date once its watch has reached that
         version. A kind that does not reach it in time is listed, because its watch can be silent for minutes. Kinds
         that are not served or forbidden are not awaited.
         """

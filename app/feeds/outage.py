@@ -27,7 +27,7 @@ AGAIN_SECONDS: Final = 60.0
 """Seconds after which an outage that continues is logged again."""
 
 STEADY_SECONDS: Final = 1.0
-"""Seconds for which no kind must fail until an outage is over."""
+"""Seconds that must pass without a failing kind before an outage is over."""
 
 _LOOK_SECONDS: Final = 1.0
 """Interval in seconds at which ``run`` calls ``look``."""

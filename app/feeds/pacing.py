@@ -46,7 +46,7 @@ class PageSize:
     """Maximum size of the next page of a list: ``limit`` objects and ``most_bytes`` bytes."""
 
     def __init__(self, wanted_bytes: int) -> None:
-        """``wanted_bytes``: target size of a page. A page of up to twice that size is accepted."""
+        """``wanted_bytes``: target size of a page. See ``most_bytes`` for the maximum."""
         self.limit = _FIRST_LIMIT
         self._wanted = wanted_bytes
 

@@ -9,11 +9,11 @@
 
 After a broken connection or status 401, 403, 429 or 5xx, the watch resumes from its version. After any other status,
 the kind is listed again. Before that list (except after 410), and after 403, the path of the kind is looked up again. A
-second ERROR event at the same version also leads to a list. So Homeport does not keep a wrong path or version.
+second ERROR event at the same version, or an error ``_TOO_LARGE``, also leads to a list. So no wrong version is kept.
 
 A list is applied in steps, between which other tasks run. All objects in the list are stored first. Then the objects
-that are not in the list are deleted. So the snapshot never lacks an object that still exists in the cluster. An object
-that cannot be decoded or stored is skipped, counted, and listed in ``unreadable`` until it is deleted or can be
+that are not in the list are deleted. So a list of up to ``MOST_OBJECTS`` objects removes none that still exists. An
+object that cannot be decoded or stored is skipped, counted, and listed in ``unreadable`` until it is deleted or can be
 decoded. All other objects are processed.
 
 Not here: stores of the objects (``app.feeds.stores``), the effect of a missing kind (readiness), and how to detect that
@@ -73,7 +73,7 @@ _LONGEST_WAIT: Final = 2.0
 """Maximum back-off in seconds between two attempts to list or watch. The first back-off has ``_FIRST_WAIT`` seconds."""
 
 _STEADY_SECONDS: Final = 10.0
-"""Minimum seconds for which a watch must be open to end the back-off without any event."""
+"""Minimum seconds for which a watch must be open to end the back-off without any event; less for a short watch."""
 
 _WATCH_SECONDS: Final = 270.0
 _WATCH_SPREAD: Final = 40.0
@@ -123,9 +123,8 @@ class Reflector(Generic[T]):
     ``last_contact``: time of the last event, bookmark or list, or of the last probe with a version that was reached.
     After a gap, only a probe or a list counts, because the first events are old.
     ``fresh_as_of``: all changes before this time are in the snapshot. Like ``last_contact``, it is a time of ``clock``,
-    and ``-inf`` before the initial list.
+    and ``-inf`` until ``synced`` is true.
     ``cause``: explanation of ``state`` for users; empty if the state is normal.
-    ``quiet``: seconds without contact after which ``keep_fresh`` probes.
     ``unreadable``: keys of the objects that exist but cannot be decoded or stored. The empty key stands for all objects
     without a readable name.
     ``events``, ``relists``, ``restarts`` (ended watches), ``undecodable``: counters that only increase.
@@ -156,7 +155,7 @@ class Reflector(Generic[T]):
         ``decode``: decodes one object; if it raises any exception, this object is skipped. ``key_of``: returns
         ``(namespace, name)``. ``on_synced``: called once, when ``synced`` becomes true. ``on_failure``: called with the
         error of a list, a watch or a probe. ``on_answer``: called when one of these is answered. ``beside``: true if
-        decisions are made during the initial list, so that its pages must be small.
+        decisions are made during the initial list, so that its pages must be small. ``quiet``: see ``Freshness``.
         """
         self.resource = resource if isinstance(resource, Resource) else None
         self._is_resolved = self.resource is not None
@@ -194,7 +193,7 @@ class Reflector(Generic[T]):
 
     @property
     def follows(self) -> bool:
-        """True if a watch is open and has sent all changes since its last interruption."""
+        """True if a watch is open and is not ``behind``, see ``Freshness``."""
         return self._watching is not None and not self._fresh.behind
 
     @property
@@ -232,7 +231,7 @@ class Reflector(Generic[T]):
         await self._opened.wait()
 
     async def newest_version(self) -> int | None:
-        """Request the newest resource version; return ``None`` before the initial list. Raises ``KubeError``."""
+        """Request the newest resource version; ``None`` if the kind must be listed first. Raises ``KubeError``."""
         if self.resource is None or not self._fresh.version:
             return None
         # A list without a resourceVersion is consistent: it is not older than this request.
@@ -259,7 +258,7 @@ class Reflector(Generic[T]):
         self._end_watch()
 
     def list_anew(self) -> None:
-        """End the watch and list at once. A back-off for fruitless requests is ended, because the caller waits."""
+        """End the watch and any back-off for fruitless requests, and list at once."""
         self._throttling.fruitful()
         self._list_next()
 
@@ -358,7 +357,7 @@ class Reflector(Generic[T]):
         return page.metadata
 
     def _object_count(self) -> int:
-        """Return the number of objects, including unreadable objects."""
+        """Return the number of stored objects plus that of unreadable objects. An object can be both."""
         return self._store.count() + len(self.unreadable)
 
     def _list_given_up(self, cause: str) -> ListGivenUp:
@@ -371,7 +370,7 @@ class Reflector(Generic[T]):
             await self._sleep(delay)
 
     async def _delete(self, unconfirmed: set[ObjectKey]) -> None:
-        """Delete the objects ``unconfirmed``, which were known before the list and are not in the list."""
+        """Delete the objects ``unconfirmed``, which were known before the list and are on no page so far."""
 
         def forget(key: ObjectKey) -> None:
             if self._store.has(key) or key in self.unreadable:
@@ -505,7 +504,7 @@ class Reflector(Generic[T]):
     def _skip(self, key: ObjectKey, error: Exception) -> ObjectKey:
         """Count an object that cannot be processed, and mark it as unreadable; return its key.
 
-        The object is logged once. It is logged again only if it could be processed since then.
+        The object is logged once. It is logged again only if it was processed or deleted since then.
         """
         self.undecodable += 1
         if key not in self.unreadable:

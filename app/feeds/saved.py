@@ -45,8 +45,9 @@ class SavedClusterError(ValueError):
 def load_saved(path: Path, cluster: Cluster, kinds: Iterable[Kind[Any]], optional: Collection[Kind[Any]] = ()) -> int:
     """Load all nodes, pods and objects of ``kinds`` and ``optional`` into the snapshot, and return their number.
 
-    The file is one List, or several documents, in YAML or JSON. Other kinds are ignored. An object of an ``optional``
-    kind that cannot be decoded is marked as unreadable. Raises ``SavedClusterError``, also if the file has no nodes.
+    The file has documents in YAML or JSON, each a List or an object. Other kinds are ignored. An object of an
+    ``optional`` kind that cannot be decoded is marked as unreadable. Raises ``SavedClusterError``, also if the file has
+    no nodes.
     """
     try:
         text = path.read_bytes()
@@ -97,8 +98,8 @@ def _key_of(obj: Mapping[str, Any]) -> ObjectKey:
 def objects_in(text: bytes, source: str) -> Iterator[Mapping[str, Any]]:
     """Yield the Kubernetes objects of one or more documents in YAML or JSON. The items of a List replace the List.
 
-    The items of a List in JSON are decoded one at a time, because decoded objects take several times the memory of the
-    file. Raises ``SavedClusterError``.
+    If the text is a single List in JSON, its items are decoded one at a time, because decoded objects take several
+    times the memory of the file. Raises ``SavedClusterError``.
     """
     listed = _json_list(text, source)
     if listed is not None:
@@ -125,8 +126,8 @@ _LISTS: Final = Decoder[_ListOfRaw](_ListOfRaw)
 
 
 def _json_list(text: bytes, source: str) -> _ListOfRaw | None:
-    """Return the List in ``text``; ``None`` if ``text`` is not a List in JSON. Raises ``SavedClusterError`` if it is
-    cut off.
+    """Return the List in ``text``; ``None`` if ``text`` is not a single List in JSON. Raises ``SavedClusterError`` if
+    the JSON is cut off.
     """
     if text.lstrip()[:1] != b"{":
         return None
@@ -257,7 +258,7 @@ class MemoryBinder:
 
 
 class MemoryWriter:
-    """Writes objects in the snapshot only. Only other profiles of the same process can cause a write conflict."""
+    """Writes objects in the snapshot only."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._objects = cluster.others

@@ -1,4 +1,4 @@
-"""Stores: reflectors and the loader of a saved cluster change the snapshot through them. Each kind has one store."""
+"""Stores: reflectors, listings and the loader of a saved cluster change one kind in the snapshot through a store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Store(Protocol[T_contra]):
     """Objects of one kind in the snapshot. All methods are synchronous, so no task sees a partial change."""
 
     newest_wins: bool
-    """If true, ``upsert`` ignores versions that are older than the known version.
+    """If true, ``upsert`` ignores versions that are older than the known version. Without effect for nodes.
 
     It is false during the list after etcd was restored from a backup, because a restore makes versions smaller.
     """
@@ -45,11 +45,11 @@ class Store(Protocol[T_contra]):
         ...
 
     def mark_unreadable(self, key: ObjectKey, cause: str) -> None:
-        """Record that an object exists but cannot be decoded."""
+        """Record that an object exists but cannot be decoded or stored."""
         ...
 
     def mark_readable(self, key: ObjectKey) -> None:
-        """Record that an object that could not be decoded was deleted, or can be decoded now."""
+        """Record that an unreadable object was deleted, or can be decoded and stored now."""
         ...
 
 

@@ -21,7 +21,7 @@ MOST_BYTES: Final = 4 << 20
 """Maximum bytes of a list, enough for some hundred pods of a node. Larger lists would block the event loop for long."""
 
 _CACHED: Final = "0"
-"""Resource version 0: the API server may then answer from its cache, which indexes pods by node.
+"""Resource version 0: the API server can then answer from its cache, which indexes pods by node.
 
 The cache can be slightly older than etcd.
 """

@@ -1,4 +1,4 @@
-"""Allocatable and requested amounts of a node's resources, for the plugins that score nodes by them.
+"""Allocatable and requested amounts of a node's resources, for the plugins that compare nodes by them.
 
 kube-scheduler computes with Go's int64, which wraps around and divides toward zero. This module has functions for the
 same arithmetic, because quantities from the API server can have any size.
@@ -21,7 +21,7 @@ _BEYOND_INT64: Final = 2**63
 """Smallest integer that is too large for int64."""
 
 _ALWAYS_COMPARED: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-"""Resources that are compared for every pod. Any other resource is compared only if the pod requests it."""
+"""Resources that, if configured, are compared for every pod. Any other is compared only if the pod requests it."""
 
 _DRA_SINCE: Final = "1.36"
 """First Kubernetes release in which DeviceClasses can back extended resources by default (DRAExtendedResource)."""
