@@ -214,6 +214,12 @@ class TestMistakes:
                 id="a key twice",
             ),
             pytest.param("LEADER_ELECTION", "[]", "leaderElection [] (VARIABLE): must be a mapping", id="a list"),
+            pytest.param(
+                "PROFILES",
+                "[" * 20_000,
+                f'profiles "{"[" * 80}… (VARIABLE): must be JSON: it is nested too deeply',
+                id="nested too deeply",
+            ),
         ],
     )
     def test_a_mistake_in_a_variable(
