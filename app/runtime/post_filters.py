@@ -51,7 +51,7 @@ class Preemption(Protocol):
         ...
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """Return the nodes whose victims are the best choice; several if these are equally good. Empty without victims."""
+        """Return the nodes whose victims are the best choice: none without victims, several that are equally good."""
         ...
 
     def victims_for_spread(

@@ -1,7 +1,7 @@
 """Access control of listeners, based on the connection's certificate and the head of the request.
 
     listener    serves                                   accepts
-    verbs       the four verbs, cycle, allow, reject     every client; if a CA is configured, a certificate with an
+    verbs       the four verbs, cycle, allow, reject     every client; over TLS with a CA, a certificate with an
                                                          ``allowed`` name (any name if none is configured), or with
                                                          a name of our own
     operator    probes and metrics                       every client
