@@ -1,7 +1,7 @@
 """Permissions that Homeport needs, derived from its configuration. Generated roles grant them, and ``access_review``
 checks them.
 
-Each permission has a reason: the function that fails if the permission is missing. Other functions still work.
+Each needed permission has one or more reasons. A reason is a function of Homeport that fails without the permission.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SNAPSHOT: Final = "the snapshot of the cluster, which every decision needs"
 _DISCOVERY_SECONDS: Final = 3.0
 
 _BUILT_IN: Final = frozenset({"", "apps", "batch", "policy"})
-"""API groups of built-in kinds: every cluster serves all kinds of these groups that plugins use."""
+"""API groups of which every cluster serves all kinds that plugins use. Kinds of any other group might be absent."""
 
 _BY_THE_RULE: Final = frozenset(
     {
@@ -36,7 +36,8 @@ _BY_THE_RULE: Final = frozenset(
         ("homeport.dev", "Home"),
     }
 )
-"""Groups and kinds for which ``guessed_plural`` is known to be right, so that API discovery is not needed."""
+"""Groups and kinds for which ``guessed_plural`` is known to be right, so that ``homeport rbac`` does not look them up.
+"""
 
 
 class Permission(Struct, frozen=True):
@@ -56,7 +57,7 @@ class Permission(Struct, frozen=True):
 class PermissionNeed(Struct, frozen=True):
     """Permission that is needed. ``reason`` describes the function that fails without it.
 
-    ``only_explains``: true if the permission is needed only for explain, and for no decision.
+    ``only_explains``: true if the permission is needed only for ``explain: complete``, and for no decision.
     """
 
     permission: Permission
@@ -67,7 +68,7 @@ class PermissionNeed(Struct, frozen=True):
 class Rule(Struct, frozen=True):
     """Rule of a role. It grants permissions that are all needed for the same ``reasons``.
 
-    ``only_explains``: true if the permissions are needed only for explain, and for no decision.
+    ``only_explains``: true if the permissions are needed only for ``explain: complete``, and for no decision.
     """
 
     group: str
@@ -287,7 +288,7 @@ def is_known(kind: Kind[Any]) -> bool:
 
 
 def may_be_absent(kind: Kind[Any]) -> bool:
-    """Return true if a cluster might not serve the kind, because its API group is not built in."""
+    """Return true if a cluster might not serve the kind, because its API group is not in ``_BUILT_IN``."""
     return group_of(kind) not in _BUILT_IN
 
 

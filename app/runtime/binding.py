@@ -43,7 +43,9 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 
 def _timed(point: str) -> Callable[[M], M]:
-    """Return a decorator like ``timed_point``, for asynchronous methods. A cancelled call is recorded as an Error."""
+    """Return a decorator like ``timed_point``, for asynchronous methods. A call that raises an exception or is
+    cancelled is recorded as an Error.
+    """
 
     def decorate(method: M) -> M:
         @wraps(method)
@@ -141,8 +143,8 @@ class BindingCycle:
         return (_WAIT if waits else SUCCESS), waits
 
     def _clipped(self, plugin: str, seconds: float, limit: float) -> float:
-        """Return ``seconds``, or ``limit`` if that is less. After ``limit`` seconds the client of the bind request
-        gives up, and the pod can no longer be bound.
+        """Return ``seconds``, or ``limit`` if that is less. After ``limit`` seconds the deadline of the bind has
+        passed, and the pod can no longer be bound.
         """
         if seconds > limit and (held_back := self._clips.admit(plugin)) is not None:
             _LOG.warning(

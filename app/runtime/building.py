@@ -27,7 +27,7 @@ from app.runtime.snapshot import Nominations, Snapshot
 from app.runtime.waiting import PodsAtPermit
 
 _Kinds: TypeAlias = Mapping[str, Sequence[Kind[Any]]]
-"""Kinds that each plugin reads besides pods and nodes, by plugin name."""
+"""Kinds that each plugin reads or writes, besides pods and nodes, by plugin name."""
 
 
 def build(

@@ -1,5 +1,5 @@
-"""Base classes of the caches of verdicts and scores. An entry has the results of one plugin on nodes, and is valid for
-all pods of one signature.
+"""Base classes of the caches of verdicts and scores. A ``PluginEntry`` has the results of one plugin on nodes, and is
+valid for all pods of one signature.
 
 A signature is a hashable value of the pod parts that the plugin declares. This module invalidates entries and limits
 the work in one step.
@@ -21,16 +21,18 @@ ENTRY_BYTES: Final = 2000
 """Estimated bytes of an entry without its names and key."""
 
 NAME_BYTES: Final = 60
-"""Estimated bytes per name in a set or dictionary; the string itself belongs to the snapshot."""
+"""Estimated bytes per name in a set. A name with a number in a dictionary counts twice. The string itself belongs to
+the snapshot.
+"""
 
 STEP: Final = 512
 """Maximum number of nodes evaluated in one step, once an evaluation must be divided into steps."""
 
 PIECE: Final = 64
-"""Number of nodes per step when cached results are compared with new ones."""
+"""Maximum number of nodes in a step that checks cached results."""
 
 _MOST_AT_ONCE: Final = 8192
-"""Maximum number of results that a plugin computes in one step, because they take some milliseconds."""
+"""Maximum number of nodes on which one plugin runs in one step. So many results take some milliseconds."""
 
 _LIGHT: Final = 4 << 10
 """Estimated bytes of a pod's parts up to which the size of a step is not reduced (see ``_BYTES_AT_ONCE``)."""
@@ -42,7 +44,7 @@ to a millisecond per node.
 """
 
 _FEWEST_AT_ONCE: Final = 8
-"""Minimum number of nodes in one step, however large the pod is."""
+"""Least value of ``PluginEntry.at_once``, however large the pod is. Steps with several plugins have fewer nodes."""
 
 
 class CacheEntry:
@@ -78,8 +80,8 @@ class PluginEntry(CacheEntry):
     """Cached results of one plugin on nodes, valid for all pods of one signature. ``pod``: such a pod, as the plugin
     sees it.
 
-    ``key``: identifies plugin and signature. ``objects``: versions of the plugin's declared kinds for which the results
-    are valid.
+    ``key``: identifies the plugin, the signature and the hypothetical pods, if any. ``objects``: versions of the
+    plugin's declared kinds for which the results are valid.
     """
 
     __slots__ = ("_size", "key", "objects", "pod", "slot")

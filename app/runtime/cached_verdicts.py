@@ -10,8 +10,9 @@ one set lookup per node for all plugins.
 
 The cache is correct because of these rules. A node that was not evaluated does not pass. An Error is never cached. Some
 nodes are evaluated by the caller and never stored: nodes that the request sends and the snapshot lacks in this version,
-the node on which the pod itself runs, and nodes with nominated pods. A change of an object of a declared kind replaces
-the entry. Entries that the last evaluation used stay available until the next one, even if they are evicted.
+and nodes with nominated pods. If verdicts depend on the pods of a node, the pod's own node and the ``overlaid_nodes``
+are not stored either. A change of an object of a declared kind replaces the entry. Entries that the last evaluation
+used stay available until the next one, even if they are evicted.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _CROWDED_COST: Final = 8
 """Cost of a verdict on a node with hypothetical pods, as a multiple of a verdict without them."""
 
 _SERIALS: Final = itertools.count(1)
-"""Source of serial numbers and stamps. A number is never used twice, so a recreated entry gets new ones."""
+"""Source of serial numbers and stamps. Two entries never have a number in common, even if one replaces the other."""
 
 Evaluate = Callable[["CachedVerdicts", Sequence[str]], FilterResult]
 """Function that runs the plugin of an entry on nodes of the snapshot. Raises ``PluginError``."""
@@ -80,7 +81,7 @@ class _EvaluatedNodes:
         self.some, self.open = set(), set()
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Return the ``names`` that are not in the set."""
+        """Return the ``names`` of nodes without a verdict. Names of nodes that do not exist can be among them."""
         if self.some is not None:
             return list(filterfalse(self.some.__contains__, names))
         return list(filter(self.open.__contains__, names)) if self.open else []

@@ -18,7 +18,7 @@ _ELSEWHERE: Final[dict[Kind[Any], str]] = {
     NODES: "nodes are read through Handle.nodes, or from the NodeInfo in hand",
     PODS: "pods are read from NodeInfo.pods, or counted by Handle.counts",
 }
-"""Kinds that ``Objects`` never provides, each with the interface to use instead, for error messages."""
+"""Kinds that are refused even if they are declared, each with the interface to use instead, for error messages."""
 
 _MOST_KNOWN: Final = 64
 """Maximum number of ``Kind`` objects cached by identity. Without it, a plugin that creates a ``Kind`` at each call
@@ -27,7 +27,7 @@ would let the cache grow forever.
 
 
 class UndeclaredKind(LookupError):
-    """Error: a plugin reads objects of a kind that it does not declare, which is a bug of the plugin."""
+    """Error: a plugin asks for a kind that it does not declare, or for pods or nodes. This is a bug of the plugin."""
 
     def __init__(self, plugin: str, kind: Kind[Any]) -> None:
         instead = _ELSEWHERE.get(kind, "name the kind in kinds= of its Needs")

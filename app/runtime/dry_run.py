@@ -1,4 +1,4 @@
-"""Dry runs for plugins: remove pods from a node, put them back, and run the profile's filters on the result."""
+"""Dry runs for plugins: remove pods from a node, add pods to it, and run the profile's filters on the result."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from app.runtime.guard import PluginError
 class FilterDryRun:
     """Implements ``framework.DryRun`` with the filters of one profile.
 
-    Plugins that read the pods of a node see the change in ``node``. The state that other plugins prepared in PreFilter
-    is updated through their ``add_pod`` and ``remove_pod``.
+    Plugins that read the pods of a node see the change in ``node``. The state that plugins prepared in PreFilter is
+    updated through their ``add_pod`` and ``remove_pod``.
     """
 
     __slots__ = ("_filters", "_pod", "_state", "node")

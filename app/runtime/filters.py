@@ -75,8 +75,8 @@ class Filters:
         self._without: dict[frozenset[str], ActiveFilters] = {}
 
     def depends(self, pod: Pod, other: Pod) -> bool:
-        """Return True if ``other`` can change the verdict on ``pod`` of a filter that reads the cluster. Raises
-        ``PluginError``.
+        """Return True if a filter that reads the cluster can give another verdict on ``pod`` because of ``other``.
+        Raises ``PluginError``.
         """
         return any(
             slot.depends_on is None or self.guard.call(slot.name, "DependsOn", slot.depends_on, pod, other)
@@ -225,8 +225,8 @@ class Filters:
     def last_results(
         self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]
     ) -> Sequence[FilterResult]:
-        """Run each ``filter_last`` on the nodes that passed the previous ones; return the results that reject a
-        node.
+        """Run each ``filter_last`` on the nodes that passed the previous ones. Return the results, except those whose
+        ``passed`` is the given sequence itself.
         """
         results: list[FilterResult] = []
         for slot in self.active_filters(state).last:
@@ -254,13 +254,13 @@ class Filters:
         return rejected
 
     def filter_node(self, state: CycleState, pod: Pod, node: NodeInfo) -> Status:
-        """Run Filter for one node. If pods are nominated to the node, it must pass with them and without them."""
+        """Run Filter for one node. The node must pass with the pods that are nominated to it and without them."""
         pods = self.nominated_to(node.node.name, pod)
         return self.filter_with_nominated(state, pod, node, pods) if pods else self._filter_one(state, pod, node)
 
     def filter_with_nominated(self, state: CycleState, pod: Pod, node: NodeInfo, nominated: Collection[Pod]) -> Status:
-        """Run Filter for one node. It must pass with the ``nominated`` pods and without them, because the nominated
-        pods might be bound to other nodes.
+        """Run Filter for one node. The node must pass with the ``nominated`` pods and without them, because these pods
+        might be bound to other nodes.
         """
         dry_run = state.clone()
         self.add_pods(dry_run, pod, nominated, node)

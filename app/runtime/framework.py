@@ -49,8 +49,8 @@ _OPTIONAL_METHODS: Final = (
     (ScorePlugin, "normalize", "NormalizeScore"),
     (Plugin, "figures", "Figures"),
 )
-"""Optional methods of plugins that are not extension points. Each entry: base class, method, and label of its
-metrics.
+"""Optional methods whose metric series exist from the start. Each entry: base class, method, and value of the metric
+label ``extension_point``.
 """
 
 
@@ -156,7 +156,10 @@ class Framework:
         return SUCCESS
 
     def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
-        """Return True if ``pod`` is scheduled before ``other``. Times are in seconds on the caller's clock."""
+        """Return True if ``pod`` is scheduled before ``other``. Times are in seconds on the caller's clock.
+
+        Raises ``PluginError``.
+        """
         (slot,) = self.slots["queueSort"]
         before: bool = self._guard.call(
             slot.name, "QueueSort", slot.plugin.less, pod, queued_at, other, other_queued_at
@@ -227,8 +230,8 @@ class Framework:
 
 
 def is_exposable(figure: Figure) -> bool:
-    """Return True if Prometheus can store the sample. A label ``profile`` of the plugin is not allowed, because
-    Homeport sets that label.
+    """Return True if the figure can be exposed: its names are in lower case, and Prometheus can store its texts and its
+    value. A label ``profile`` is not allowed, because Homeport sets that label.
     """
     names: list[Any] = [figure.name, *figure.labels]
     return (

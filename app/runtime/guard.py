@@ -1,5 +1,5 @@
-"""Guard around each plugin call: times and counts it, and converts an exception into an Error status with the plugin's
-name.
+"""Guard around each plugin call: times some of the calls, counts faults, and converts an exception into a
+``PluginError`` with the plugin's name.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def status_label(answer: object) -> str:
 
 
 class Guard:
-    """Calls plugins, and catches every exception, so that a fault of a plugin cannot end the process.
+    """Calls plugins, and raises ``PluginError`` in place of every exception but ``Unprepared``.
 
     A fault is logged at most once a minute per plugin, extension point and exception type. ``sampled``: True if the
     current evaluation is timed.
@@ -239,7 +239,7 @@ class Guard:
             raise self._fault(plugin, point, fault) from fault
 
     def expect(self, plugin: str, point: str, profile: str = "") -> None:
-        """Create the metric series of a plugin's method at 0. ``profile``: empty if it is not an extension point."""
+        """Create the metric series of a plugin's method at 0. With ``profile``, also create the point's series."""
         if (plugin, point, profile) in self._expected:
             return
         self._expected.add((plugin, point, profile))

@@ -34,7 +34,7 @@ class LruCache(Generic[K, V]):
         return entry
 
     def put(self, key: K, entry: V, weight: int) -> None:
-        """Add ``entry``, or update its size to ``weight`` bytes. It becomes the most recently used entry.
+        """Store ``entry`` under ``key`` with a size of ``weight`` bytes. It becomes the most recently used entry.
 
         Others are evicted until the limit holds. An entry larger than the limit evicts all others, and is not kept.
         """

@@ -1,4 +1,4 @@
-"""In-tree filters for one node at a time, for explanations and for the sampling guard.
+"""In-tree filters for one node at a time, for messages of plugins and for the sampling guard.
 
 Only filters that read nothing but the node and its pods are run. Other filters need further objects, which the snapshot
 lacks if the profile does not have these filters.
@@ -36,7 +36,8 @@ class _AnyDeviceClass:
     """Partial ``Objects`` in which a DeviceClass backs each resource that the pod requests.
 
     The real DeviceClasses are unknown here. If one backs a resource, DynamicResources decides about nodes that lack the
-    resource. So with this class, the filters of this module do not reject a node because it lacks such a resource.
+    resource. So from release 1.36 on, the filters of this module do not reject a node because it has none of a
+    requested resource.
     """
 
     def __init__(self) -> None:
@@ -114,7 +115,7 @@ class OneNodeFilters:
 
 
 def _stands_alone(spec: PluginSpec[Any], args: Any) -> bool:
-    """Return True if a verdict of the plugin depends only on the node and the pods on it."""
+    """Return True if a verdict of the plugin depends only on the node, the pods on it, and DeviceClasses."""
     return spec.reads in _ALONE and set(spec.needs(args).kinds) <= {DEVICE_CLASSES}
 
 

@@ -33,7 +33,8 @@ class Preemption(Protocol):
     """Interface of a PostFilter plugin that preempts pods, with the names of kube-scheduler's ``preemption.Interface``.
 
     It is not part of the plugin contract. DefaultPreemption implements it. The command ``evaluate`` uses it to find the
-    victims on any node, and ``preemption: Own`` uses it to find victims for topology spread. Its methods evict nothing.
+    victims on any node; ``preemption: Own`` and explain use it to find victims for topology spread. Its methods evict
+    nothing.
     """
 
     def pod_eligible_to_preempt_others(self, pod: Pod, nominated_node_status: Status) -> str:
@@ -50,7 +51,7 @@ class Preemption(Protocol):
         ...
 
     def select_candidates(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """Return the nodes whose victims are the best choice: one node, or several that are equally good."""
+        """Return the nodes whose victims are the best choice: none without victims, several that are equally good."""
         ...
 
     def victims_for_spread(

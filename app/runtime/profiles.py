@@ -27,7 +27,7 @@ DECIDING: Final = ("preFilter", "filter")
 """Extension points that determine which nodes a pod can use."""
 
 CHOOSING: Final = ("preEnqueue", *DECIDING, "postFilter", "preScore", "score")
-"""Extension points that determine whether a pod gets a node, and which one."""
+"""Extension points up to the choice of a node, without ``queueSort``."""
 
 EVERY_PLUGIN: Final = "*"
 """Name in ``disabled`` that stands for all plugins."""
@@ -194,7 +194,7 @@ def kinds_of(profiles: Iterable[ResolvedProfile]) -> list[Kind[Any]]:
 
 
 def describe_exception(fault: Exception) -> str:
-    """Describe an exception: its type, message, and the last line of code in its traceback."""
+    """Describe an exception: its type, its message, and the file and line that raised it, if there is a traceback."""
     frames = traceback.extract_tb(fault.__traceback__)
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(fault).__name__}: {' '.join(str(fault).split())}{where}"

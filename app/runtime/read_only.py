@@ -21,7 +21,7 @@ from app.kube.kinds import AnnotatedObject, Kind
 from app.runtime.guard import Guard
 
 REFUSED: Final = "a read-only request changes nothing"
-"""Error message of writes and binds within ``read_only``."""
+"""Error message of refused writes and binds."""
 
 _READ_ONLY: Final = ContextVar("read only", default=False)
 _END: Final = object()

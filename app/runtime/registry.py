@@ -50,8 +50,8 @@ KUBE_SCHEDULER_DEFAULTS: Final[Mapping[str, int]] = {
 """``multiPoint`` of kube-scheduler 1.36 with default feature gates, in its order and with its weights."""
 
 _DEFAULT_SINCE: Final[Mapping[str, str]] = {"NodeDeclaredFeatures": "1.36"}
-"""First Kubernetes release in which a plugin is enabled by default. All other default plugins exist in all supported
-releases.
+"""First Kubernetes release in which a plugin is enabled by default. All other default plugins are enabled by default in
+all supported releases.
 """
 
 STAY_IN_SCHEDULER: Final = frozenset(
@@ -59,8 +59,8 @@ STAY_IN_SCHEDULER: Final = frozenset(
         "GangScheduling",
     }
 )
-"""In-tree plugins of Kubernetes 1.36 that run only in kube-scheduler. A profile can name one; Homeport ignores it with
-a notice.
+"""In-tree plugins of Kubernetes 1.36 that run only in kube-scheduler. A profile can enable one; Homeport ignores it
+with a notice.
 """
 
 

@@ -22,7 +22,7 @@ from app.runtime.slots import PluginSlot
 from app.runtime.snapshot import Snapshot
 
 _MOST_BYTES: Final = 48 << 20
-"""Maximum bytes of all cached scores of plugins. The rows have a second limit of the same size."""
+"""Maximum bytes of the scores of plugins in one cache. The rows have a second limit of the same size."""
 
 _ROW_BYTES: Final = 300
 """Estimated bytes of a row."""
@@ -86,7 +86,9 @@ class _ScoreRows(CacheEntry):
         return NAME_BYTES * len(self.of) * 2 + _ROW_BYTES * len(self.rows)
 
     def refresh(self, snapshot: Snapshot) -> None:
-        """Drop the rows of changed nodes."""
+        """Drop the row numbers of changed nodes. Drop everything if any node can have changed, or if there are too many
+        rows.
+        """
         changed = self.changed(snapshot)
         if changed is None or len(self.rows) > max(_FEWEST_ROWS, _ROWS_PER_NODE * len(snapshot.base_nodes)):
             self.of, self.rows, self._numbers = {}, [], {}
@@ -169,7 +171,10 @@ class ScoreCache(PluginCache):
         self._rows.put(key, rows, rows.weight())
 
     def _are_too_many(self, entries: Sequence[CachedScores], names: Sequence[str]) -> bool:
-        """Return True if the plugins must score more of ``names`` than is allowed in one step."""
+        """Return True if the plugins might have to score more of ``names`` than is allowed in one step.
+
+        A plugin that has not scored some of these nodes counts as if it had scored none.
+        """
         for entry in entries:
             entry.refresh(self._snapshot)
         all_names = set(names)
@@ -183,7 +188,7 @@ class ScoreCache(PluginCache):
             yield
 
     def _score(self, entries: Sequence[CachedScores], names: Sequence[str], score: Score) -> None:
-        """Score the nodes ``names`` with each plugin that has not scored them yet."""
+        """Score each of the nodes ``names`` with the plugins that have not scored it yet."""
         for entry in entries:
             entry.refresh(self._snapshot)
             new = list(filterfalse(entry.scores.__contains__, names))

@@ -128,10 +128,10 @@ class Scoring:
     def _cached_raw(
         self, slots: Sequence[PluginSlot], state: CycleState, pod: Pod, nodes: Candidates
     ) -> Mapping[str, ScoreClasses]:
-        """Return cached raw scores by plugin.
+        """Return, by plugin, the raw scores of plugins with cached scores; missing scores are computed.
 
-        Empty if the cache is not valid for these nodes, or if a plugin fails. The caller then runs all plugins in
-        order, so that the first fault is reported.
+        Empty if there is no such plugin, the cache is not valid for these nodes, or a plugin fails. The caller then
+        runs all plugins in order, so that the first fault is reported. Raises ``Unprepared``.
         """
         cached = [slot for slot in slots if slot.is_cached and not slot.scores_in_batch]
         if not cached or self._differ_from_cache(pod, nodes):

@@ -70,7 +70,7 @@ class _SearchState:
 
     ``cached``: entry of each plugin with cached verdicts. ``common``: set of nodes that pass all these plugins.
     ``results``: answers of the plugins that read the cluster, by plugin. ``separate``: verdicts on nodes that are
-    evaluated without the cache. ``last``: answers of each ``filter_last`` that rejected a node.
+    evaluated without the cache. ``last``: results of ``Filters.last_results``.
     """
 
     __slots__ = ("cached", "common", "last", "left", "results", "separate")

@@ -24,7 +24,7 @@ BASES: Final = tuple(
     for it in vars(points).values()
     if isinstance(it, type) and getattr(it, "_is_protocol", False) and it.__name__.endswith("Plugin")
 )
-"""Every protocol of an extension point, and ``Plugin``: the bases that a plugin can have."""
+"""Bases in ``framework.points`` that a plugin can have: ``Plugin``, and the protocols that inherit from it."""
 
 
 _OVERRIDES: Final[dict[tuple[object, object, str], bool]] = {}
@@ -83,10 +83,10 @@ class PluginSlot(Struct, frozen=True, eq=False):
     """Plugin at an extension point. ``weight`` is used only at score.
 
     ``parts``: parts of a pod that a deciding method sees, ``None`` for the whole pod. ``any_names``: value of
-    ``FilterPlugin.takes_any_names``. ``filters_last``: True if the plugin implements ``filter_last``. ``depends_on``,
-    ``signature`` and ``score_depends_on`` are methods that the plugin overrides, else ``None``. ``filter_certain`` is
-    ``None`` unless the plugin is a ``ClusterFilterPlugin``. ``clock_reads``: counter of the plugin's clock reads if its
-    verdicts are cached.
+    ``takes_any_names`` if the plugin implements ``filter_nodes``, else False. ``filters_last``: True if the plugin
+    implements ``filter_last``. ``depends_on``, ``signature`` and ``score_depends_on`` are methods that the plugin
+    overrides, else ``None``. ``filter_certain`` is ``None`` unless the plugin is a ``ClusterFilterPlugin``.
+    ``clock_reads``: counter of the plugin's clock reads if its verdicts are cached.
     """
 
     name: str
@@ -119,7 +119,7 @@ class PluginSlot(Struct, frozen=True, eq=False):
         clock_reads: ClockReads | None = None,
     ) -> PluginSlot:
         """Create a slot, and look up the methods that the plugin overrides. ``reads`` and ``parts``: as declared in its
-        ``PluginSpec``. ``kinds``: kinds that it reads besides pods and nodes.
+        ``PluginSpec``. ``kinds``: kinds that it reads or writes, besides pods and nodes.
         """
         form = type(plugin)
 
@@ -148,7 +148,10 @@ class PluginSlot(Struct, frozen=True, eq=False):
 
     @property
     def is_cached(self) -> bool:
-        """True if verdicts and raw scores depend only on the node and its pods, and are cached."""
+        """True if verdicts and raw scores depend only on the node, its pods, and objects of ``kinds``.
+
+        They are then cached, except raw scores of ``score_nodes``.
+        """
         return self.reads is not Reads.CLUSTER
 
 

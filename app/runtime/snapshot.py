@@ -34,7 +34,7 @@ class Snapshot(Protocol):
 
     @property
     def base_nodes(self) -> Mapping[str, NodeInfo]:
-        """Nodes as cached verdicts see them. ``nodes`` can differ, because it leaves out the pod under evaluation."""
+        """Nodes as cached verdicts see them. ``nodes`` can differ; for example, it omits the pod under evaluation."""
         ...
 
     @property
@@ -44,12 +44,15 @@ class Snapshot(Protocol):
 
     @property
     def node_changes(self) -> NodeJournal:
-        """Journal of nodes that were added, deleted, or changed in anything but the resourceVersion."""
+        """Journal of nodes that were added, deleted or changed, or have an expired verdict.
+
+        Changes of the resourceVersion and of fields that are not decoded do not count.
+        """
         ...
 
     @property
     def pod_changes(self) -> NodeJournal:
-        """Journal of nodes whose pods were added, removed or changed."""
+        """Journal of nodes whose pods were added, removed, or changed in a field that plugins see."""
         ...
 
     def place_of(self, uid: str, key: ObjectKey) -> str:

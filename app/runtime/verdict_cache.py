@@ -19,7 +19,7 @@ from app.runtime.slots import PluginSlot
 from app.runtime.snapshot import Snapshot
 
 _MOST_BYTES: Final = 48 << 20
-"""Maximum bytes of all cached verdicts. The sets of passing nodes have a second limit of the same size."""
+"""Maximum bytes of the verdicts in one cache. The sets of passing nodes have a second limit of the same size."""
 
 _MOST_HELD: Final = 256
 """Maximum number of entries that stay available during the evaluation that uses them, even if they are evicted. An
@@ -117,7 +117,7 @@ class PassingNodes(CacheEntry):
 
 
 def _are_too_many(entries: Iterable[CachedVerdicts], names: Sequence[str]) -> bool:
-    """Return True if the plugins must evaluate more of ``names`` than is allowed in one step."""
+    """Return True if the plugins might have to evaluate more of ``names`` than is allowed in one step."""
     left, share = names, 0.0
     for entry in entries:
         share += len(entry.evaluated.missing(left)) / entry.at_once()
@@ -229,7 +229,7 @@ class VerdictCache(PluginCache):
         names: Sequence[str],
         evaluate: Evaluate,
     ) -> None:
-        """Evaluate ``names`` with all plugins, and update the sizes of the changed entries."""
+        """Evaluate ``names`` with all plugins, and update the stored sizes of ``entries`` and ``common``."""
         try:
             common.evaluate(entries, names, self._snapshot, evaluate)
         finally:
@@ -254,7 +254,7 @@ class VerdictCache(PluginCache):
             self._verdicts.put(entry.key, entry, entry.weight())
 
     def rejection_stamp(self, slot: PluginSlot, pod: Pod, evaluate: Evaluate) -> Hashable:
-        """Return a stamp that stays equal while all rejections by the plugin of pods with this signature are valid.
+        """Return a stamp that stays equal while all of the plugin's rejections of pods with this signature are valid.
 
         Raises ``PluginError``.
         """
@@ -279,8 +279,8 @@ class VerdictCache(PluginCache):
                     break
 
     def _differs(self, entry: CachedVerdicts, names: Sequence[str], evaluate: Evaluate) -> str:
-        """Compare the cached verdicts on ``names`` with new ones. Return a sentence if they differ, else ``""``. Names
-        of nodes that have left the snapshot are ignored.
+        """Compare the cached verdicts on ``names`` with new ones. Return a sentence if they differ, else ``""``. Nodes
+        without a cached verdict, and nodes that have left the snapshot, are ignored.
         """
         entry.refresh(self._snapshot, evaluate)
         missing = {*entry.evaluated.missing(names)}

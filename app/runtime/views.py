@@ -1,4 +1,4 @@
-"""Views of pods and nodes for plugins that do not read the whole cluster: they show only the declared parts.
+"""Views for plugins that do not read the whole cluster: pods with only the declared parts, and nodes without pods.
 
 The signature of a pod is a hashable value of its declared parts. Pods of one signature look equal to such a plugin,
 because it cannot read undeclared parts. So a verdict that is cached for one of these pods is valid for all of them.

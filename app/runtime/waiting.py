@@ -21,7 +21,10 @@ class Reservations(Protocol):
         ...
 
     def proceed(self, uid: str) -> None:
-        """End the reservation; called when the pod no longer waits, because it was allowed, rejected or cancelled."""
+        """End the reservation; called when the pod no longer waits, because it was allowed, rejected or cancelled.
+
+        Can be called more than once for a pod.
+        """
         ...
 
 

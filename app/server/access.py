@@ -1,7 +1,7 @@
 """Access control of listeners, based on the connection's certificate and the head of the request.
 
     listener    serves                                   accepts
-    verbs       the four verbs, cycle, allow, reject     every client; if a CA is configured, a certificate with an
+    verbs       the four verbs, cycle, allow, reject     every client; over TLS with a CA, a certificate with an
                                                          ``allowed`` name (any name if none is configured), or with
                                                          a name of our own
     operator    probes and metrics                       every client
@@ -30,7 +30,7 @@ Role = Literal["verbs", "operator", "peers"]
 """Role of a listener, see the table above."""
 
 OPEN_TARGETS: Final = frozenset({"/livez", "/readyz", "/metrics"})
-"""Probes and metrics, open to every client, because they show no pods and change nothing.
+"""Probes and metrics. On the operator's listener, every client can read them: they show no pods and change nothing.
 
 These paths with a query, for example ``/readyz?verbose``, are not open, because they can show more.
 """
@@ -92,7 +92,8 @@ class ListenerAccess(Struct, frozen=True):
         ``headers``: the headers of ``WATCHED`` that the request has.
 
         ``local``: the connection came over loopback, for example by ``kubectl port-forward`` or ``kubectl exec``. Such
-        a client can read the operator's pages, because kubectl already needed a permission to connect.
+        a client can read the operator's pages if ``is_own_host`` accepts its Host header, because kubectl already
+        needed a permission to connect.
         """
         local = local and is_own_host(headers.get(b"host", b""))
         return self._of_caller(names, method, target, local=local) or self._of_site(method, headers)

@@ -32,8 +32,8 @@ class TimedProtocol(HttpToolsProtocol):
         self._unread: asyncio.TimerHandle | None = None
 
     def _watch_unread(self) -> None:
-        """Start the timer for unread output, if there is any output. The timer also runs while the connection is
-        closing.
+        """Start the timer for unread output if there is any output, unless it is running. The timer also runs while the
+        connection is closing.
         """
         if self._unread is None and self.transport.get_write_buffer_size():
             self._unread = self.loop.call_later(UNREAD_SECONDS, self._check_unread, self._answered)

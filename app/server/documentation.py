@@ -30,8 +30,9 @@ _POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Content security policy of the page. Requests to its listener can bind pods. So the page runs only the listener's own
-scripts, and no other page can embed it in a frame.
+"""Content security policy of the page. Without an operator listener, the listener for verbs serves the page, and
+requests to it can bind pods. So the page runs only the listener's own scripts, and no other page can embed it in a
+frame.
 """
 
 _HEADERS: Final = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff"}

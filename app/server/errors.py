@@ -10,8 +10,9 @@
     explain     (``failures``)
 
 The table applies to every failed outcome: ``bad_request`` (malformed or oversized), ``not_ready``, ``fault``,
-``forbidden``, ``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. A 500 of a verb
-has no body, because kube-scheduler would not read the body, and Go closes a connection with unread bytes.
+``forbidden``, ``out_of_time``, ``overloaded``, ``no_leader``, ``bind_conflict`` and ``bind_failed``. For cycle and
+explain, it also applies to ``nothing_to_do``. A 500 of a verb has no body, because kube-scheduler would not read the
+body, and Go closes a connection with unread bytes.
 """
 
 from __future__ import annotations

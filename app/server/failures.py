@@ -1,7 +1,8 @@
 """Bodies of error answers. Below ``/api/v1`` they are a ``Status``, like those of the Kubernetes API server.
 
 Through the API server's service proxy, kubectl shows the message of a Status, and drops any other body. Other paths
-answer ``{"detail": message}``. Not here: the answers of the verbs (``errors``).
+answer ``{"detail": message}``, or plain text after an unexpected exception. Not here: the answers of the verbs
+(``errors``).
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def status_body(code: int, message: str, causes: Sequence[FailureCause] = ()) ->
 
 
 def mistakes_body(code: int, mistakes: Sequence[Mapping[str, Any]]) -> bytes:
-    """Return a Status for an invalid body or query as JSON. Its message also counts the mistakes that are not listed.
+    """Return, as JSON, a Status for an invalid body or query. Its message also counts the mistakes that are not listed.
 
     ``mistakes`` are errors of pydantic, with "body" or "query" as the first part of each ``loc``.
     """
