@@ -217,7 +217,7 @@ class TestMistakes:
             pytest.param(
                 "PROFILES",
                 "[" * 20_000,
-                f'profiles "{"[" * 80}… (VARIABLE): must be JSON: it is nested too deeply',
+                f'profiles "{"[" * 78}… (VARIABLE): must be JSON: it is nested too deeply',
                 id="nested too deeply",
             ),
         ],
