@@ -46,7 +46,7 @@ _HOST_PORT: Final = b'"hostPort"'
 
 @unique
 class Extra(Enum):
-    """Optional part of a pod or node. The value is the name of the pod's attribute with the part, or of the node's."""
+    """Optional part of a pod or node. The value names the pod's attribute; for ``NODE_STATE``, the node's."""
 
     RESOURCES = "resources"
     PORTS = "ports"

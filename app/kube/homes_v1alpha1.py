@@ -116,7 +116,7 @@ def decode_home(raw: bytes | Raw) -> HomeRecord:
 
 @lru_cache(maxsize=16384)
 def memory_name(api_version: str, kind: str, name: str, slot: str) -> str:
-    """Return the name of the Home for an owner and slot: kind, name and slot, then a hash that makes it unique."""
+    """Return the name of the Home for an owner and slot: kind, name and slot, truncated, then a unique hash."""
     digest = sha256("\n".join((api_version, kind, name, slot)).encode()).hexdigest()[:_DIGITS]
     readable = "-".join(filter(None, (kind.lower(), name, slot)))[:_LONGEST_NAME]
     return f"{readable.rstrip('-.')}-{digest}"

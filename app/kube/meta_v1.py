@@ -220,7 +220,7 @@ def _parse_controller(data: bytes) -> OwnerReference | None:
 
 
 def _find_controller(data: bytes) -> OwnerReference | None:
-    """Return the controller in a very long list. Only this reference is decoded, which is three times as fast."""
+    """Return the controller in a very long list. Only this reference is decoded fully, which is three times as fast."""
     flags = _FLAGS.decode(data) or []
     if _CONTROLS not in flags:
         return None

@@ -45,7 +45,7 @@ In such a mapping, the key ``EACH`` stands for every other key.
 SCALAR: Final = "scalar"
 EACH: Final = "*"
 ANNOTATIONS: Final = "annotations"
-"""Schema of a map of annotations, which is reduced to Homeport's own and the ``READ_ANNOTATIONS``."""
+"""Schema of a map of annotations, which is reduced to Homeport's own, ``READ_ANNOTATIONS`` and ``node_annotations``."""
 
 _ABSENT: Final = object()
 

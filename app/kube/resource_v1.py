@@ -109,7 +109,7 @@ class DeviceConstraint(Struct, frozen=True):
 
 
 class ClaimSpec(Struct, frozen=True):
-    """Spec of a claim. If ``oversized``, it has too many bytes or entries, or an overlong quantity, and is empty here."""
+    """Spec of a claim. If ``oversized``, it exceeds a limit of bytes, entries or quantities, and is empty here."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
