@@ -1,7 +1,7 @@
 """Homeport's custom resource Home. It records a home: the node on which the pods of an owner are placed again.
 
-A home is stored in an annotation of the pod's owner, and is lost if the owner is deleted. If the rule of
-the owner's kind remembers homes by name, Homeport also stores the home in a Home object. A new owner with the same name
+A home is stored in an annotation of the pod's owner, and is lost if the owner is deleted. If the rule of the
+owner's kind remembers homes by name, Homeport also stores the home in a Home object. A new owner with the same name
 then gets it back.
 """
 

@@ -76,8 +76,8 @@ class NodeSelectorTerm(Struct, frozen=True, gc=False):
 class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
     """Conjunction of ``spec.nodeSelector`` and ``requiredDuringSchedulingIgnoredDuringExecution`` of a pod.
 
-    It is also the node selector of a volume or of devices, which has only ``terms``. ``terms`` is ``None``
-    if there is no required affinity; an empty tuple matches no node.
+    It is also the node selector of a volume or of devices, which has only ``terms``. ``terms`` is ``None`` if
+    there is no required affinity; an empty tuple matches no node.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
