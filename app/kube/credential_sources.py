@@ -44,7 +44,7 @@ _LIBRARY_ERRORS: Final = (
     AttributeError,
     RecursionError,
 )
-"""Exceptions that the library raises for files that are missing, unreadable, malformed or too deeply nested."""
+"""Exceptions of the library and of file reads if files are missing, unreadable, malformed or too deeply nested."""
 
 
 class CredentialsError(Exception):
@@ -88,11 +88,14 @@ class Source(Protocol):
     """Source of credentials. Its ``str`` is its name in error messages."""
 
     def check(self) -> None:
-        """Check what can be checked without an exec plugin. Raises ``CredentialsError``."""
+        """Check the credentials without running an exec plugin. Raises ``CredentialsError``."""
         ...
 
     def read(self) -> LoadedCredentials:
-        """Read the credentials; this blocks the thread and can run an exec plugin. Raises ``CredentialsError``."""
+        """Read the credentials. Raises ``CredentialsError``.
+
+        This blocks the thread. It can run an exec plugin, or store a new OIDC token in the kubeconfig.
+        """
         ...
 
     def namespace(self, *, required: bool) -> str:
@@ -263,9 +266,9 @@ def _missing_plugin(opened: _Opened) -> Iterator[str]:
 
 
 def _command(user: ConfigNode) -> str | None:
-    """Return the path of the exec plugin, or ``None`` if it is missing.
+    """Return the path of the exec plugin, or ``None`` if there is no such executable file.
 
-    Like client-go, search PATH, or the kubeconfig's folder if the command has a slash.
+    Like client-go, search PATH. A command with a slash is a path, relative to the kubeconfig's folder.
     """
     command = user["exec"]["command"]
     return shutil.which(_in_config_folder(user, command) if os.sep in command else command)
@@ -326,7 +329,7 @@ class _Target(SimpleNamespace):
 
 @contextmanager
 def credentials_errors(where: str) -> Iterator[None]:
-    """Convert the library's exceptions to ``CredentialsError``. The message begins with ``where``."""
+    """Convert the exceptions in ``_LIBRARY_ERRORS`` to ``CredentialsError``. The message begins with ``where``."""
     try:
         yield
     except _LIBRARY_ERRORS as mistake:

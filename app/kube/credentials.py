@@ -1,8 +1,8 @@
 """Credentials for the API server, from a kubeconfig or a pod's service account, and their renewal.
 
 The ``kubernetes`` library reads certificates, tokens and token files, and runs exec plugins
-(docs/adr/0003-credentials-by-a-library.md). The library blocks, so it runs in a thread. This module decides when to
-read credentials again, and creates the TLS context for requests.
+(docs/adr/0003-credentials-by-a-library.md). The library blocks, so ``Credentials`` uses it in a thread. This module
+decides when to read credentials again, and creates the TLS context for requests.
 """
 
 from __future__ import annotations
@@ -40,14 +40,17 @@ _PLUGIN_SECONDS: Final = 60.0
 """Timeout of one read of the credentials, which can run an exec plugin."""
 
 _TRY_AGAIN_SECONDS: Final = 5.0
-"""Minimum seconds from a failed renewal to the next attempt, and from a read to a new read after a status 401."""
+"""Seconds until a failed renewal is repeated, while the previous credentials are valid.
+
+Also the minimum seconds from a successful read to a new read after a status 401.
+"""
 
 _SHORTEST_LIFE: Final = 1.0  # seconds; an exec plugin that returns expired credentials must not run for each request
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Server, credentials and proxy for requests. ``tls`` is the same object until certificates change.
+    """Server, credentials and proxy for requests. ``tls`` is the same object until the source's ``Tls`` changes.
 
     ``impersonated``: user whose permissions the requests have instead of the credentials' own; empty for none.
     """
@@ -133,7 +136,7 @@ class Credentials:
         """Expiry of the client certificate as a Unix time.
 
         It is ``None`` before the first read, or if the certificate is absent or cannot be parsed. It is also ``None``
-        if an exec plugin renews the certificate.
+        if an exec plugin supplies the credentials.
         """
         return self._certificate_ends
 
@@ -164,7 +167,7 @@ class Credentials:
         """Return the access for the retry of a request that was rejected with status 401. Raises ``CredentialsError``.
 
         The credentials are read again, but only once if many requests are rejected at the same time. They are not read
-        within 5 s of the previous read.
+        within 5 s of the previous read; the result can then be ``rejected`` itself.
         """
         async with self._lock:
             too_soon = self._now() - self._read_at < _TRY_AGAIN_SECONDS

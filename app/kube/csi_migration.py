@@ -68,7 +68,7 @@ _BAD_ZONE: Final = "zone in unexpected format, expected: {locale}-{region}-{zone
 
 
 class Untranslatable(ValueError):
-    """Raised if a volume cannot be translated. The message equals that of kube-scheduler."""
+    """Raised if a volume cannot be translated. The message equals that of ``csi-translation-lib``."""
 
 
 class MigratedVolume(Struct, frozen=True, gc=False):
@@ -194,9 +194,9 @@ def migrated_affinity(
 ) -> RequiredNodeAffinity | None:
     """Return the node affinity of a PersistentVolume, with the zone key replaced by the CSI driver's topology key.
 
-    ``None`` means no affinity. If the affinity has no zones, the zones of the volume's zone label are added. The beta
-    key of regions is replaced by the stable key. For a plugin without an entry in ``_TOPOLOGY_KEYS``, the affinity is
-    returned unchanged.
+    ``None`` means no affinity. If the affinity has no zones, the zones of the volume's zone label are added. If
+    ``_labels_used`` returns the beta keys, the region key is replaced by the stable one. For a plugin without an entry
+    in ``_TOPOLOGY_KEYS``, the affinity is returned unchanged.
     """
     key = _TOPOLOGY_KEYS.get(plugin)
     if key is None:
@@ -214,7 +214,7 @@ def migrated_affinity(
 def _labels_used(affinity: RequiredNodeAffinity | None, labels: Mapping[str, str]) -> tuple[str, str]:
     """Return the label keys for zone and region: the beta or stable keys, as in the affinity, or else as in the labels.
 
-    If neither has a zone, the stable keys are returned.
+    Within each of the two, the stable key of zones takes precedence. If neither has a zone, return the stable keys.
     """
     keys = frozenset[str]() if affinity is None else affinity.label_keys()
     for present in (keys, labels.keys()):
@@ -243,7 +243,10 @@ def _renamed(affinity: RequiredNodeAffinity | None, key: str, name: str) -> Requ
 
 
 def _with_zones(affinity: RequiredNodeAffinity | None, key: str, label: str) -> RequiredNodeAffinity | None:
-    """Return the affinity with one more requirement in each term: ``key`` In the zones that ``label`` lists."""
+    """Return the affinity with one more requirement in each term: ``key`` In the zones that ``label`` lists.
+
+    Without terms, the result has one term. If ``label`` lists no zone, the affinity is returned unchanged.
+    """
     zones = tuple(sorted({it.strip() for it in label.split(BETWEEN_ZONES)} - {""}))
     if not zones:
         return affinity

@@ -1,4 +1,4 @@
-"""Decoder for all JSON from the API server and from callers, at any nesting depth.
+"""Decoder for JSON from the API server and from callers, at any nesting depth.
 
 The API server stores and sends documents with up to 10,000 levels, for example in ``managedFields[].fieldsV1`` of a
 pod. msgspec raises ``RecursionError`` at about 900 levels, where the interpreter's stack ends. It does so even in parts
@@ -29,7 +29,7 @@ SAFE_DEPTH: Final = 64
 MAX_DEPTH: Final = 128
 """Maximum level of a part that begins directly below level ``SAFE_DEPTH``. A part that goes deeper is cut out.
 
-The number must exceed ``SAFE_DEPTH`` by more than 16, because ``_Cut`` scans words of 8 bytes, and each word can open 8
+The number must exceed ``SAFE_DEPTH`` by at least 16, because ``_Cut`` scans words of 8 bytes, and each word can open 8
 levels.
 """
 
@@ -111,7 +111,7 @@ class _Cut:
     """Scanner that cuts the deep parts out of one document.
 
     It reads words of 8 bytes. Only in the words where a cut begins or ends, it looks at single bytes. ``_crossing`` is
-    the (position, word, depth) of the latest word that crosses level ``SAFE_DEPTH``.
+    the latest word that crosses level ``SAFE_DEPTH``: (its position, the word, the depth before it).
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -140,7 +140,7 @@ class _Cut:
         return b"".join((*pieces, self._raw[at:rest]))
 
     def _window(self, at: int) -> bytes:
-        """Return the next ``_WINDOW`` bytes, or one more byte if they would end within an escape sequence."""
+        """Return the next ``_WINDOW`` bytes, or one more byte if they end with the backslash of an escape sequence."""
         window = self._raw[at : at + _WINDOW]
         escaping = len(window) - len(window.rstrip(b"\\"))
         return window if escaping % 2 == 0 else self._raw[at : at + _WINDOW + 1]
@@ -220,12 +220,12 @@ def _steps(word: int, depth: int) -> list[tuple[int, int]]:
 
 
 def _last_start(at: int, word: int, depth: int) -> int:
-    """Return the position of the last opening bracket in a word that raises the depth above ``SAFE_DEPTH``."""
+    """Return the position of the word's last bracket that raises the depth above ``SAFE_DEPTH``."""
     steps = _steps(word, depth)
     before = (depth, *(it for _, it in steps))
     return at + max(place for (place, after), was in zip(steps, before, strict=False) if was == SAFE_DEPTH < after)
 
 
 def _first_end(at: int, word: int, depth: int) -> int:
-    """Return the position after the first closing bracket in a word that lowers the depth to ``SAFE_DEPTH``."""
+    """Return the position after the word's first bracket that lowers the depth to ``SAFE_DEPTH``."""
     return at + 1 + next(place for place, after in _steps(word, depth) if after == SAFE_DEPTH)

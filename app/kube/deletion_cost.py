@@ -1,4 +1,4 @@
-"""Annotation ``controller.kubernetes.io/pod-deletion-cost``: a ReplicaSet removes its pods with the lowest cost first.
+"""Annotation ``controller.kubernetes.io/pod-deletion-cost``: a ReplicaSet prefers to remove pods with a lower cost.
 
 Source of the rules: ``pkg/apis/core/helper`` of Kubernetes 1.36.
 """
@@ -55,7 +55,7 @@ def cost_of(text: str) -> DeletionCost:
 
 
 def deletion_cost_of(annotations: Raw) -> DeletionCost:
-    """Return the deletion cost in a pod's annotations. To save time, they are decoded only if they contain its key.
+    """Return the deletion cost in a pod's annotations. They are decoded only if they contain ``DELETION_COST``.
 
     Raises ``msgspec.ValidationError``.
     """

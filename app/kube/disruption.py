@@ -64,7 +64,7 @@ class StatusObject(Protocol):
 
 
 def disruption_of(spec: SpecObject, status: StatusObject) -> Disruption:
-    """Return the ``Disruption`` of a pod; ``NO_DISRUPTION`` itself if all fields have their defaults.
+    """Return the ``Disruption`` of a pod without its cost; ``NO_DISRUPTION`` itself if all fields have their defaults.
 
     Raises ``msgspec.ValidationError`` for invalid conditions.
     """

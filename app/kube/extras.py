@@ -1,6 +1,6 @@
 """Optional parts of pods and nodes, decoded only if a plugin declares them: requests, host ports, images and more.
 
-These parts are read from the largest fields of a pod. In these fields, the pods of a workload usually differ only in
+Most parts of a pod are read from its largest fields. In these fields, the pods of a workload usually differ only in
 values that are not read, for example the name of a token volume. Pods with equal values share the decoded parts.
 """
 
@@ -46,7 +46,7 @@ _HOST_PORT: Final = b'"hostPort"'
 
 @unique
 class Extra(Enum):
-    """Optional part of a pod or node. The value is the name of the attribute with the part."""
+    """Optional part of a pod or node. The value names the pod's attribute; for ``NODE_STATE``, the node's."""
 
     RESOURCES = "resources"
     PORTS = "ports"
@@ -301,7 +301,7 @@ def _pending_volumes(spec: PodSpecExtras, _status: PodStatusExtras) -> tuple[Pod
 
 
 def _tagged(images: Iterable[str | None]) -> Iterator[str]:
-    """Yield the image names in the form that nodes report: an image without tag and digest gets the tag ``latest``."""
+    """Yield the image names. Like kube-scheduler, add the tag ``latest`` to an image without tag and digest."""
     for image in images:
         name = image or ""
         yield sys.intern(name if name.rfind(":") > name.rfind("/") else name + _LATEST)

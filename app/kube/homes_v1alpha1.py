@@ -1,7 +1,8 @@
 """Homeport's custom resource Home. It records a home: the node on which the pods of an owner are placed again.
 
-A home is stored in an annotation of the pod's owner, and is lost if the owner is deleted. So Homeport also stores each
-home in a Home object. If an owner with the same name is created again, it gets its home back.
+A home is stored in an annotation of the pod's owner, and is lost if the owner is deleted. If the rule of the
+owner's kind remembers homes by name, Homeport also stores the home in a Home object. A new owner with the same name
+then gets it back.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def decode_home(raw: bytes | Raw) -> HomeRecord:
 
 @lru_cache(maxsize=16384)
 def memory_name(api_version: str, kind: str, name: str, slot: str) -> str:
-    """Return the name of the Home for an owner and slot: kind, name and slot, then a hash that makes it unique."""
+    """Return the name of the Home for an owner and slot: kind, name and slot, truncated, then a unique hash."""
     digest = sha256("\n".join((api_version, kind, name, slot)).encode()).hexdigest()[:_DIGITS]
     readable = "-".join(filter(None, (kind.lower(), name, slot)))[:_LONGEST_NAME]
     return f"{readable.rstrip('-.')}-{digest}"

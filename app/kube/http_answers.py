@@ -25,7 +25,7 @@ _NEVER_SENT: Final = (
 
 
 async def whole_answer(response: httpx.Response, most: float = inf) -> HttpResponse:
-    """Read the whole response, then close it. Raises ``AnswerTooLong`` for a body of more than ``most`` bytes.
+    """Read the whole response, then close it. Raises ``httpx.HTTPError``, or ``AnswerTooLong`` above ``most`` bytes.
 
     The body is not stored in httpx's response, because such a response is a reference cycle. Garbage collection is
     disabled during initial lists, so the bodies of all pages would stay in memory: 600 MB for 150,000 pods.
@@ -72,12 +72,15 @@ def no_response(request: Request, cause: str) -> KubeError:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Return the seconds in ``Retry-After``. API servers send only seconds; for a date, return ``None``."""
+    """Return the seconds in ``Retry-After``; ``None`` if it is absent or a date. API servers send only seconds."""
     return float(header) if header is not None and header.isdecimal() else None
 
 
 async def lines_of(request: Request, response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """Yield the complete lines of a watch. An incomplete last line is dropped: the next watch gets the event again."""
+    """Yield the complete lines of a watch. Raises ``ApiSilent`` or ``ApiUnavailable``.
+
+    An incomplete last line is dropped: the next watch gets the event again.
+    """
     rest = b""
     try:
         async for chunk in response.aiter_bytes():

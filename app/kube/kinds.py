@@ -63,7 +63,7 @@ T_co = TypeVar("T_co", bound=KubeObject, covariant=True)
 class Kind(Generic[T_co]):
     """Kind of objects that a snapshot can contain. Kinds with the same ``api_version`` and ``kind`` are equal.
 
-    If ``metadata_only``, all requests for objects of the kind ask for PartialObjectMetadata.
+    If ``metadata_only``, only the metadata of the objects is requested.
     """
 
     __slots__ = ("_hash", "api_version", "decode", "kind", "metadata_only")
@@ -120,7 +120,7 @@ _OWNERS: Final[Mapping[tuple[str, str], Kind[AnnotatedObject]]] = {
 
 
 def owner_kind(api_version: str, kind: str) -> Kind[AnnotatedObject]:
-    """Return the kind of an owner. For an unknown kind, for example a custom resource, only metadata is decoded."""
+    """Return the kind of an owner. If it is not in ``_OWNERS``, for example a Job, only metadata is requested."""
     known = _OWNERS.get((api_version, kind))
     return known if known is not None else partial_kind(api_version, kind)
 

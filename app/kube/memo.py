@@ -13,14 +13,14 @@ MISSING: Final[Any] = object()
 
 
 class Newest(OrderedDict[K, V]):
-    """Dict of at most ``most`` entries. If it is full, ``put`` evicts the entry that was put longest ago."""
+    """Dict of at most ``most`` entries. If ``put`` adds a key to a full dict, it evicts the entry put longest ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
 
     def put(self, key: K, value: V) -> tuple[K, V] | None:
-        """Add an entry or move it to the newest position. Return the evicted entry, if any."""
+        """Add or replace an entry, which becomes the newest. Return the evicted entry, or ``None``."""
         self[key] = value
         self.move_to_end(key)
         return self.popitem(last=False) if len(self) > self._most else None

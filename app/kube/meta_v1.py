@@ -31,10 +31,13 @@ Homeport writes it to change the pod, so that kube-scheduler queues the pod agai
 """
 
 PREEMPTING: Final = f"{ANNOTATION_DOMAIN}preempting"
-"""Annotation of a waiting pod: name of the node to which Homeport nominated it, and on which it evicts other pods."""
+"""Annotation of a waiting pod: name of the node to which Homeport nominated the pod.
+
+Homeport evicts other pods from this node.
+"""
 
 LARGEST_PART: Final = 64 << 10
-"""Maximum bytes of one part of an object that users write, for example a pod's affinity. Longer parts are not read."""
+"""Maximum bytes of one field that users write, for example a pod's affinity. Longer fields are not read."""
 
 _LONGEST_KEY: Final = 253
 """Maximum characters of an annotation's key. Annotations with a longer key are dropped."""
@@ -148,7 +151,8 @@ def shared(field: str, parse: Callable[[bytes], T], *, largest: int | None = LAR
     """Return ``parse`` with a cache by raw bytes, because most pods of a workload have equal bytes in ``field``.
 
     An absent field is parsed like ``null``. The returned function raises ``msgspec.ValidationError``, with ``field`` in
-    its message. If the field has more than ``largest`` bytes, the function raises ``Oversized`` instead of parsing it.
+    its message. If the field has more than ``largest`` bytes (``None``: no limit), the function raises ``Oversized``
+    instead of parsing it.
     """
     memo = Memo[bytes, T](_MEMO_BYTES)
 
@@ -216,7 +220,7 @@ def _parse_controller(data: bytes) -> OwnerReference | None:
 
 
 def _find_controller(data: bytes) -> OwnerReference | None:
-    """Return the controller in a very long list. Only this reference is decoded, which is three times as fast."""
+    """Return the controller in a very long list. Only this reference is decoded fully, which is three times as fast."""
     flags = _FLAGS.decode(data) or []
     if _CONTROLS not in flags:
         return None
@@ -286,7 +290,7 @@ def labels_or_empty(raw: Raw) -> LabelSet:
 
 
 def required(value: str | None, field: str) -> str:
-    """Return ``value``. Raises ``msgspec.ValidationError``, which names ``field``, if it is missing or empty."""
+    """Return ``value``. If it is ``None`` or empty, raise ``msgspec.ValidationError``, which names ``field``."""
     if not value:
         raise msgspec.ValidationError(f"{field}: required")
     return value

@@ -29,7 +29,7 @@ def is_label(name: str) -> bool:
 
 
 def is_segment(name: str) -> bool:
-    """Return whether ``name`` is a valid name of an object of any kind.
+    """Return whether an object of some kind can have this name: a path segment of at most ``LONGEST`` characters.
 
     A name with "%" is invalid, because the API server decodes a path before splitting it: "%2F" would separate
     segments.

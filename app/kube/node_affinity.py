@@ -24,7 +24,7 @@ LT: Final = "Lt"
 
 
 class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
-    """Requirement on a label or field. The operator is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+    """Requirement on a label or field. Valid operators are In, NotIn, Exists, DoesNotExist, Gt and Lt."""
 
     key: str = ""
     operator: str = ""
@@ -74,9 +74,10 @@ class NodeSelectorTerm(Struct, frozen=True, gc=False):
 
 
 class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
-    """Conjunction of ``spec.nodeSelector`` and ``requiredDuringSchedulingIgnoredDuringExecution``.
+    """Conjunction of ``spec.nodeSelector`` and ``requiredDuringSchedulingIgnoredDuringExecution`` of a pod.
 
-    ``terms`` is ``None`` if the pod has no required affinity; an empty tuple matches no node.
+    It is also the node selector of a volume or of devices, which has only ``terms``. ``terms`` is ``None`` if
+    there is no required affinity; an empty tuple matches no node.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -125,8 +126,8 @@ class PreferredNodeTerm(Struct, frozen=True, gc=False):
 class PreferredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
     """Terms of ``preferredDuringSchedulingIgnoredDuringExecution`` that can affect a score.
 
-    ``terms`` is ``None`` if the pod has no such list. If a term cannot be parsed, ``invalid`` is the error that the
-    plugin returns, and ``terms`` is empty.
+    ``terms`` is ``None`` if the pod has no such list. If a term cannot be parsed, ``invalid`` is the error that
+    NodeAffinity returns, and ``terms`` is empty.
     """
 
     terms: tuple[PreferredNodeTerm, ...] | None = None
@@ -138,7 +139,7 @@ class PreferredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class NodeMatcher:
-    """Compiled ``RequiredNodeAffinity``. Duplicate terms, and terms that match no node, are dropped."""
+    """Compiled ``RequiredNodeAffinity``. Duplicate terms, and terms that cannot match (``can_match``), are dropped."""
 
     __slots__ = ("_pairs", "_terms")
 
@@ -176,7 +177,7 @@ class Preferences:
 
 
 class _Term:
-    """Compiled term. Its requirements are grouped by operator, so that set operations can evaluate them."""
+    """Compiled term. Requirements on labels are grouped by operator, so that set operations evaluate most of them."""
 
     __slots__ = ("_absent", "_allowed", "_barred", "_compared", "_fields", "_needed")
 

@@ -21,10 +21,10 @@ _LARGEST_IMAGES: Final = 1 << 20
 
 
 class NodeParts(Struct, frozen=True):
-    """Optional parts of a node. A part that no plugin declares is ``None``.
+    """Optional parts of a node. A part that no plugin declares is ``None``, but ``annotations`` are then empty.
 
     ``extras``: all declared parts, including parts of pods. ``images`` maps each name of each image to the image's size
-    in bytes. ``annotations`` are the node's annotations that plugins declare.
+    in bytes. ``annotations``: annotations of the node with the keys that plugins declare.
     """
 
     extras: frozenset[Extra] = frozenset()

@@ -163,7 +163,7 @@ def _parse_preferred(data: bytes) -> PreferredNodeAffinity:
 
 
 def preferred(terms: Sequence[PreferredTermObject], path: str = "") -> PreferredNodeAffinity:
-    """Convert preferred terms. If one cannot be parsed, ``terms`` is empty, and ``invalid`` has the errors of all.
+    """Convert preferred terms. If one cannot be parsed, the result has no terms, and ``invalid`` has all errors.
 
     ``path`` names the list in these errors. Terms that cannot affect a score are omitted, even if they are invalid.
     """

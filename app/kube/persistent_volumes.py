@@ -1,4 +1,4 @@
-"""PersistentVolumes and PersistentVolumeClaims, reduced to the fields that volume binding reads."""
+"""PersistentVolumes and PersistentVolumeClaims, reduced to the fields that Homeport reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LOST: Final = "Lost"
 _AVAILABLE: Final = "Available"
 _STORAGE: Final = "storage"
 _LONGEST: Final = 253
-"""Maximum characters of an object name in an annotation or field. Longer names are truncated."""
+"""Maximum characters of the name of a StorageClass or of a claim's selected node. Longer names are truncated."""
 
 _OVERLONG: Final = "{}.storage: a quantity that is too long to be read"
 _MOST_MODES: Final = 16
@@ -107,12 +107,12 @@ class ClaimReference(Struct, frozen=True, gc=False):
     uid: str
 
     def is_to(self, claim: PersistentVolumeClaim) -> bool:
-        """Return whether this is a reference to ``claim``. A reference without UID fits every claim of this name."""
+        """Return whether this is a reference to ``claim``. Without UID, namespace and name decide."""
         return (self.namespace, self.name) == claim.key and self.uid in ("", claim.uid)
 
 
 class PersistentVolume(Struct, frozen=True, gc=False):
-    """PersistentVolume. ``affinity`` is ``None`` if every node can use the volume.
+    """PersistentVolume. ``affinity`` is ``None`` if it excludes no node.
 
     ``claim`` is ``None`` if the volume is neither bound nor reserved. ``available`` is true in the phase Available.
     ``driver`` and ``handle`` are empty unless it is a CSI volume. ``in_tree_plugin`` is empty unless its plugin is in
@@ -282,7 +282,7 @@ def decode_claim(raw: bytes | Raw) -> PersistentVolumeClaim:
 def _selector_and_request(spec: _VolumeClaimSpecObject) -> tuple[Selector | None, Quantity | None, str]:
     """Return (selector, requested size, error).
 
-    If the selector is invalid, or one of them is too long, the error is returned, so that the claim is still decoded.
+    If the selector is invalid, or selector or size is too long, the error is returned, so the claim is still decoded.
     Raises ``msgspec.ValidationError`` for wrong types and for a text that is not a quantity.
     """
     requests = spec.resources.requests if spec.resources is not None else Raw()

@@ -109,7 +109,7 @@ class PodAffinity(Struct, frozen=True, cache_hash=True):
 
     @property
     def has_terms(self) -> bool:
-        """True if the pod has at least one valid term."""
+        """True if at least one of the three lists of terms is not empty."""
         return bool(self.required or self.required_anti or self.preferred)
 
 
@@ -168,7 +168,7 @@ _NONE: Final = _PodAffinityObject()
 
 
 def _parse(data: bytes) -> PodAffinity:
-    """Parse all terms of ``spec.affinity``. Raises ``Oversized`` or ``msgspec.DecodeError``."""
+    """Parse all terms between pods of ``spec.affinity``. Raises ``Oversized`` or ``msgspec.DecodeError``."""
     decoded = _AFFINITY.decode(data)
     if decoded is None:
         return NO_TERMS
@@ -199,7 +199,7 @@ def _parse(data: bytes) -> PodAffinity:
 
 
 pod_affinity_of: Final = shared(POD_AFFINITY, _parse)
-"""Return the terms of the raw ``spec.affinity``. Raises ``Oversized`` or ``msgspec.ValidationError``."""
+"""Return the terms between pods of the raw ``spec.affinity``. Raises ``Oversized`` or ``msgspec.ValidationError``."""
 
 
 class Peers(Struct, frozen=True, gc=False, cache_hash=True):

@@ -74,7 +74,7 @@ class _PodStatusObject(Struct, rename="camel"):
 
 
 class PodObject(Struct):
-    """Pod in JSON, without the fields of optional parts."""
+    """Pod in JSON, without the fields that only optional parts need."""
 
     metadata: MetadataObject
     spec: _PodSpecObject | None = None

@@ -95,7 +95,7 @@ _DISRUPTED: Final[Decoder[dict[str, Raw] | None]] = Decoder(dict[str, Raw] | Non
 
 
 def _parse_selector(data: bytes) -> tuple[Selector | None, bool]:
-    """Return the selector, and whether it is empty."""
+    """Return the selector (``None`` if it is null, empty or invalid), and whether it is empty."""
     try:
         selector = decode_selector(data)
     except InvalidSelector:

@@ -15,9 +15,10 @@ SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-no
 
 
 class PriorityClass(Struct, frozen=True, gc=False):
-    """PriorityClass. ``is_default``: true if pods without a class get this one.
+    """PriorityClass. ``policy``: ``preemptionPolicy``, empty if absent.
 
-    ``policy``: ``preemptionPolicy``, empty if absent.
+    ``is_default``: ``globalDefault``. Pods without a class get the default class, the one of lowest value if there are
+    several.
     """
 
     name: str

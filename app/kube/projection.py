@@ -45,7 +45,7 @@ In such a mapping, the key ``EACH`` stands for every other key.
 SCALAR: Final = "scalar"
 EACH: Final = "*"
 ANNOTATIONS: Final = "annotations"
-"""Schema of a map of annotations, which is reduced to those that Homeport reads."""
+"""Schema of a map of annotations, which is reduced to Homeport's own, ``READ_ANNOTATIONS`` and ``node_annotations``."""
 
 _ABSENT: Final = object()
 
@@ -271,7 +271,7 @@ READ_ANNOTATIONS: Final = frozenset(
         "storage.alpha.kubernetes.io/migrated-plugins",
     )
 )
-"""Annotations outside Homeport's domain that are read, in addition to node annotations that plugins declare."""
+"""Annotations outside Homeport's domain that ``projected`` keeps, in addition to its ``node_annotations``."""
 
 
 def projected(kind: Kind[Any], document: Mapping[str, Any], node_annotations: Collection[str] = ()) -> dict[str, Any]:

@@ -23,7 +23,7 @@ LONGEST: Final = 64
 """Maximum bytes of a quantity. Longer quantities are not read. kubectl and the kubelet write about a dozen bytes."""
 
 _LARGEST_EXPONENT: Final = 999
-"""Maximum decimal exponent. Quantities with a larger one are not read, because the number has too many digits."""
+"""Maximum absolute value of a decimal exponent. Beyond it, the number has too many digits, and is not read."""
 
 _NANO: Final = -9
 _MOST: Final = 2**63 - 1
@@ -64,7 +64,7 @@ class MalformedQuantity(msgspec.ValidationError):
 
 
 class OverlongQuantity(Exception):  # not a ValidationError, because the object is valid
-    """Raised if a quantity is not read: it has more than ``LONGEST`` bytes, or its exponent more than three digits."""
+    """Raised if a quantity is not read: it exceeds ``LONGEST`` or ``_LARGEST_EXPONENT``."""
 
 
 class Quantity(Struct, frozen=True, gc=False):
@@ -198,7 +198,7 @@ def _binary(digits: bytes, fraction: bytes, power: int, *, negative: bool) -> Qu
 
 
 def _wide(number: int, scale: int, *, negative: bool) -> Quantity:
-    """Return a wide quantity in billionths, the smallest unit of a quantity, rounded away from zero."""
+    """Return a wide quantity in billionths, the smallest unit, rounded away from zero. A zero keeps its scale."""
     if number:
         places = scale - _NANO
         number = number * 10**places if places >= 0 else _away_from_zero(number, 10**-places)

@@ -27,7 +27,7 @@ _FOUR_DIGITS: Final = 0x10000
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` in double quotes, with unprintable characters escaped."""
+    """Return ``text`` in double quotes, with quotes, backslashes and unprintable characters escaped."""
     return f'"{text}"' if text.isalnum() and text.isascii() else f'"{"".join(map(_shown, text))}"'
 
 

@@ -46,7 +46,7 @@ UNREAD_REQUESTS: Final = (
     f"node(s) can't be judged: the pod's {RESOURCES} is longer than {LARGEST_REQUESTS >> 10} KiB, names more than "
     f"{MOST_REQUESTED} resources, or has a quantity of more than {LONGEST} characters"
 )
-"""Message with which plugins reject a pod as unresolvable if its requests were not read."""
+"""Message with which NodeResourcesFit rejects a pod as unresolvable if its requests were not read."""
 
 DEFAULT_MILLI_CPU: Final = 100
 """Assumed cpu request, in thousandths of a core, of a container without one. Only scores use this default."""
@@ -79,7 +79,8 @@ class PodResources(Struct, frozen=True, eq=False, weakref=True):
     ``overhead``: part of both that the pod's runtime class adds.
 
     The other two fields are for scores, and assume defaults for containers without a request. ``non_zero_requests``:
-    requests of the containers, without pod-level requests. ``non_zero_requested``: cpu and memory used on the node.
+    requests of the containers, and overhead, without pod-level requests. ``non_zero_requested``: cpu and memory that
+    the pod uses on its node.
     """
 
     requests: ResourceList
@@ -92,8 +93,8 @@ class PodResources(Struct, frozen=True, eq=False, weakref=True):
 class Requests(NamedTuple):
     """Raw JSON requests of a container, or pod-level requests of a pod.
 
-    ``requests``: requests in the spec. ``actuated``: ``resources.requests`` in the status; ``None`` without a status.
-    ``allocated``: ``allocatedResources``. ``keeps_running`` is true for sidecars.
+    ``requests``: requests in the spec. ``actuated``: ``resources.requests`` in the status; ``None`` if the status has
+    no ``resources``. ``allocated``: ``allocatedResources``. ``keeps_running`` is true for sidecars.
     """
 
     requests: bytes = b""
@@ -267,7 +268,7 @@ class _EffectiveRequests:
         return effective
 
     def total(self, defaults: Mapping[str, Quantity], *, of_containers: bool = False) -> Amounts:
-        """Return the requests of the whole pod. If ``of_containers``, pod-level requests are ignored.
+        """Return the requests of the whole pod, with overhead. If ``of_containers``, pod-level requests are ignored.
 
         ``defaults``: requests that are assumed for a container without a request.
         """
@@ -320,4 +321,4 @@ def _raise_to(amounts: Amounts, others: Mapping[str, Quantity]) -> None:
 
 
 NO_REQUESTS: Final = _compute(PodRequests(()))
-"""Resources of a pod that requests nothing, or for which the requests are not read."""
+"""Resources of a pod without containers, also used for a pod whose requests are not read."""

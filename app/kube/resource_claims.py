@@ -46,7 +46,7 @@ class SelectorObject(Struct):
     cel: _CELObject | None = None
 
     def slim(self) -> str | None:
-        """Return the CEL expression; ``None`` if the selector has none."""
+        """Return the CEL expression; ``None`` if the selector has no field ``cel``."""
         return None if self.cel is None else self.cel.expression or ""
 
 

@@ -21,7 +21,7 @@ CLAIM_SPEC: Final = "spec.devices"
 SLICE_SPEC: Final = "spec"
 
 MOST_REQUESTS: Final = 32
-"""Maximum number of requests of a claim, and of its constraints, as in the API server."""
+"""Maximum number of requests, and of constraints, of one claim, as in the API server."""
 
 MOST_SELECTORS: Final = 32
 """Maximum number of selectors of a request, as in the API server."""
@@ -56,7 +56,7 @@ AttributeValue: TypeAlias = bool | int | str | Version | None
 
 
 class DeviceToleration(Struct, frozen=True, gc=False):
-    """Toleration of device taints in a request. An empty key or effect matches every key or effect."""
+    """Entry of a request's ``tolerations``, for device taints. An empty key or effect matches every key or effect."""
 
     key: str
     operator: str
@@ -65,7 +65,7 @@ class DeviceToleration(Struct, frozen=True, gc=False):
 
 
 class DeviceTaint(Struct, frozen=True, gc=False):
-    """Taint of a device. With NoSchedule or NoExecute, only requests that tolerate the taint get the device."""
+    """Taint of a device. If its effect is NoSchedule or NoExecute, only requests that tolerate it get the device."""
 
     key: str
     value: str
@@ -76,8 +76,7 @@ class ExactRequest(Struct, frozen=True):
     """Request for devices: the field ``exactly`` of a claim's request, or a named entry of ``firstAvailable``.
 
     ``mode`` is ``allocationMode``, empty if not set; ``count`` is 0 if not set. ``selectors`` are CEL expressions;
-    ``None`` stands for a selector without an expression. ``admin_access`` is ``None`` if not set. ``capacity`` is
-    ``None`` if no capacity is requested.
+    ``None`` stands for a selector without ``cel``. ``admin_access`` and ``capacity`` are ``None`` if not set.
     """
 
     name: str
@@ -110,7 +109,7 @@ class DeviceConstraint(Struct, frozen=True):
 
 
 class ClaimSpec(Struct, frozen=True):
-    """Spec of a claim. If ``oversized``, the spec exceeds its size limit, and is empty here."""
+    """Spec of a claim. If ``oversized``, it exceeds a limit of bytes, entries or quantities, and is empty here."""
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
@@ -149,7 +148,7 @@ class DeviceStatus(Struct, frozen=True):
 
 
 class ResourceClaim(Struct, frozen=True):
-    """ResourceClaim. ``reserved_for`` are the UIDs of the pods that use the claim.
+    """ResourceClaim. ``reserved_for``: UIDs of the objects, usually pods, for which the claim is reserved.
 
     ``extended_for``: pods (name, UID) for which a scheduler created the claim because they request extended resources.
     """

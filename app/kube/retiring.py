@@ -33,7 +33,10 @@ class RetirableTransport(httpx.AsyncBaseTransport):
         return response
 
     async def retire(self) -> None:
-        """Close ``inner`` once no request is in flight. The caller must not send further requests."""
+        """Close ``inner`` if no request is in flight; otherwise, the end of the last request closes it.
+
+        The caller must not send further requests.
+        """
         self._retired = True
         await self._close_if_done()
 

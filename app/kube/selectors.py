@@ -1,8 +1,7 @@
 """Label selectors in a canonical form, so that equal selectors share one cached count of pods.
 
-Semantics are those of ``metav1.LabelSelector``: all requirements must hold; NotIn and DoesNotExist also match a
-label set without the key. A null selector matches nothing and is ``None`` here. An empty selector matches everything
-and is ``EVERYTHING``.
+Semantics are those of ``metav1.LabelSelector``: all requirements must hold; NotIn also matches a label set without the
+key. A null selector matches nothing and is ``None`` here. An empty selector matches everything and is ``EVERYTHING``.
 """
 
 from __future__ import annotations
@@ -206,7 +205,7 @@ _TERM: Final = re.compile(
 def parse_selector(text: str) -> Selector:
     """Parse a selector in kubectl's notation, for example ``app=web,tier in (a,b),!canary``.
 
-    Raises ``InvalidSelector``, also for more than 4,096 characters.
+    An empty text gives ``EVERYTHING``. Raises ``InvalidSelector``, also for more than 4,096 characters.
     """
     if len(text) > _LONGEST_TEXT:
         raise InvalidSelector(f"the selector is longer than {_LONGEST_TEXT} characters")

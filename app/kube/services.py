@@ -60,7 +60,7 @@ _service_selector_of: Final = shared("spec.selector", _parse_service_selector)
 
 
 def _service_selector(raw: Raw) -> Selector | None:
-    """Parse the selector. Return ``None`` if it is oversized, so that default spread constraints ignore it."""
+    """Parse the selector; ``None`` if it is null, or oversized: default spread constraints then ignore the object."""
     try:
         return _service_selector_of(raw)
     except Oversized:

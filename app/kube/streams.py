@@ -65,7 +65,7 @@ class Stream(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     async def answer(self) -> HttpResponse:
-        """Wait for the response. Return its status, its headers, and the body unless the status is 2xx.
+        """Wait for the headers and, unless the status is 2xx, for the body. Return status, headers and body.
 
         Raises ``BrokenConnection`` or ``Silent``.
         """
@@ -186,7 +186,7 @@ class Stream(asyncio.Protocol):
             self._waiting += len(line)
 
     def _end(self, fault: Exception | None) -> None:
-        """End the stream, successfully if ``fault`` is ``None``. Later calls do not change the result."""
+        """End the stream, successfully if ``fault`` is ``None``, and abort the connection. The first result stays."""
         if not self._ended:
             self._ended, self._fault = True, fault
             if self._timer is not None:
