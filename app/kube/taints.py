@@ -90,7 +90,7 @@ class LatestTolerance:
         self._tolerance = Tolerance(())
 
     def of(self, tolerations: tuple[Toleration, ...]) -> Tolerance:
-        """Return the cached ``Tolerance`` if ``tolerations`` is the identical object; else create a new one."""
+        """Return the cached ``Tolerance`` if ``tolerations`` is the object of the last call; else create a new one."""
         if tolerations is not self._tolerations:
             self._tolerations, self._tolerance = tolerations, Tolerance(tolerations)
         return self._tolerance
