@@ -1,4 +1,4 @@
-"""Facts about a cluster that rules use, from its snapshot: domains, counts of pods, volumes and schedulers."""
+"""Facts about a cluster that rules use, from its snapshot: domains with pods, taints and volumes, and schedulers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class ClusterFacts:
     def volume_domains(self, namespace: str, claim: str, key: str) -> frozenset[str] | None:
         """Return the domains with at least one node that can use the volume of a claim.
 
-        ``None``: the claim or its volume is missing, the claim is unbound, or all nodes can use the volume.
+        ``None``: the claim or its volume is missing, the claim is unbound, or no node affinity restricts the volume.
         """
         bound = self._cluster.others.get(PERSISTENT_VOLUME_CLAIMS, namespace, claim)
         if bound is None or not bound.is_bound:
