@@ -149,7 +149,9 @@ def _zone_and_host(workload: LintedWorkload, pod: Pod, facts: ClusterFacts) -> I
 
 
 def most_replicas(hosts: Mapping[str, int], skew: int, host_skew: int, enough: int) -> int:
-    """Return the most pods that two hard constraints allow; ``enough`` if there is no limit, no host or no valid maxSkew.
+    """Return the largest number of pods that two hard constraints allow.
+
+    Return ``enough`` if there is no limit or no host, or if a maxSkew is below 1.
 
     ``hosts``: number of hosts by domain. ``skew`` and ``host_skew``: maxSkew of the constraint over the domains and of
     the one over hosts.
