@@ -97,7 +97,7 @@ class LatestTolerance:
 
 
 def stays_with(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Return whether a running pod stays on a node with this NoExecute taint forever.
+    """Return whether a running pod stays forever on a node with this NoExecute taint.
 
     As in the taint eviction controller, the first toleration that matches the taint decides.
     """

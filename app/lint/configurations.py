@@ -73,7 +73,7 @@ def spread_options(document: Mapping[str, Any], registry: Registry) -> Iterator[
 
 
 def of_grace(document: Mapping[str, Any]) -> Iterator[Mistaken]:
-    """Yield the grace periods that are too short, in the arguments of StickyNode. Raises ``BadField``."""
+    """Yield the grace periods below ``SHORTEST_GRACE`` in the arguments of StickyNode. Raises ``BadField``."""
     for number, profile in enumerate(_profiles(document)):
         entries = profile.get("pluginConfig")
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -82,7 +82,7 @@ def of_grace(document: Mapping[str, Any]) -> Iterator[Mistaken]:
 
 
 def _graces(document: Mapping[str, Any], args: Place) -> Iterator[Mistaken]:
-    """Yield the grace periods that are too short, in the arguments of one StickyNode."""
+    """Yield the grace periods below ``SHORTEST_GRACE`` in the arguments of one StickyNode."""
     rules = value_at(document, (*args, "namespaces"))
     within = ((*args, "namespaces", number) for number in range(len(rules) if isinstance(rules, list) else 0))
     for place in (args, *within):

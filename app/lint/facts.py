@@ -38,7 +38,7 @@ class ClusterFacts:
         return bool(self._values(key))
 
     def all_domains(self, key: str) -> int:
-        """Return the number of values of a node label in the cluster."""
+        """Return the number of different values of a node label in the cluster."""
         return len(set(self._values(key).values()))
 
     def domains(self, pod: Pod, constraint: TopologySpreadConstraint) -> DomainCounts:

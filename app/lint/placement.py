@@ -128,7 +128,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _zone_and_host(workload: LintedWorkload, pod: Pod, facts: ClusterFacts) -> Iterator[Mistaken]:
-    """Yield a mistake if a constraint over hosts and another one allow too few pods together."""
+    """Yield a mistake if a constraint over hosts and another one together allow fewer pods than the replicas."""
     hosts = [it for _, it in workload.hard if it.topology_key == HOSTNAME and selects_own(workload, it)]
     for number, wide in workload.hard:
         if wide.topology_key == HOSTNAME or not hosts or not selects_own(workload, wide):

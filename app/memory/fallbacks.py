@@ -88,7 +88,7 @@ class FallbackTable:
         return known is not None and bool(known.relaxed)
 
     def judged(self, pod: Pod, profile: str, alone: Collection[str], now: float) -> str:
-        """Record the constraints that each alone keep the pod from a node. If none of them is relaxed, relax one.
+        """Record the constraints that are each the only reason why a node does not fit. If none is relaxed, relax one.
 
         It is the one that has blocked the pod longest, if its time is over. Return its topology key, or "" if no
         constraint becomes soft by this call. ``alone``: topology keys of the recorded constraints. All others are
@@ -133,7 +133,7 @@ class FallbackTable:
         return again
 
     def has(self, uid: str) -> bool:
-        """Return True if the table has the pod: at the last judgement, a constraint alone kept it from a node."""
+        """Return True if the table has the pod: at the last judgement, a node failed because of one constraint only."""
         return uid in self._pods
 
     def forget(self, uid: str) -> None:
