@@ -145,7 +145,7 @@ _NEEDS_ELECTION: Final = (
 )
 
 _NO_LONGER_LEADS: Final = "this replica no longer leads"
-"""Reason with which pods that wait at Permit are rejected when this replica stops leading, because it cannot bind."""
+"""Reason with which pods at Permit are rejected while this replica does not lead, because it cannot bind."""
 
 _OTHER_FILES: Final = 2048
 """Number of open files in addition to those of listeners: connections to the API server and to replicas, and files."""
@@ -753,7 +753,7 @@ class HomeportService:
         )
 
     async def leave(self) -> None:
-        """Prepare the end of the process: finish binds in flight, and let another replica lead if there is one.
+        """Prepare the end of the process: reject pods at Permit; an elected leader finishes its binds and hands over.
 
         If another replica leads, requests that arrive meanwhile are forwarded to it.
         """
@@ -785,7 +785,7 @@ class HomeportService:
         )
 
     async def check(self) -> list[str]:
-        """Recount the cached objects; return a description of each difference from the cached counts."""
+        """Recount the cached objects; return a text on each difference from the cached counts, verdicts and scores."""
         return await self._recount.once()
 
 

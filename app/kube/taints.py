@@ -90,14 +90,14 @@ class LatestTolerance:
         self._tolerance = Tolerance(())
 
     def of(self, tolerations: tuple[Toleration, ...]) -> Tolerance:
-        """Return the cached ``Tolerance`` if ``tolerations`` is the identical object; else create a new one."""
+        """Return the cached ``Tolerance`` if ``tolerations`` is the object of the last call; else create a new one."""
         if tolerations is not self._tolerations:
             self._tolerations, self._tolerance = tolerations, Tolerance(tolerations)
         return self._tolerance
 
 
 def stays_with(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Return whether a running pod stays on a node with this NoExecute taint forever.
+    """Return whether a running pod stays forever on a node with this NoExecute taint.
 
     As in the taint eviction controller, the first toleration that matches the taint decides.
     """

@@ -29,7 +29,7 @@ from app.kube.streams import Silent, Stream
 from app.telemetry.tracing import Tracing
 
 _CONNECT_SECONDS: Final = 2.0
-"""Timeout of a connection attempt with its TLS handshake. It is short, because a read can be repeated."""
+"""Timeout of a connection attempt; with httpx, of each step: free slot, TCP, TLS. Short, as a read can be repeated."""
 
 _NO_COOKIES: Final = DefaultCookiePolicy(allowed_domains=())
 """Policy that rejects all cookies. Otherwise a server could set new cookies in each response, so that requests grow."""
@@ -60,7 +60,7 @@ class Transport:
         self._streams: set[Stream] = set()
 
     async def aclose(self) -> None:
-        """Close every connection; requests in flight end with an error."""
+        """Close all reads and watches and the current pool for writes; their requests in flight end with an error."""
         for reads in self._reads:
             await reads.aclose()
         if self._connections is not None:
@@ -137,7 +137,7 @@ class Transport:
             raise no_response(request, f"no answer within {seconds:g} s") from error
 
     def _connections_for(self, access: Access) -> Connections:
-        """Return the pool for writes and watches with the server, proxy and certificates of ``access``.
+        """Return the pool for writes and watches with the server and certificates of ``access``.
 
         If one of them has changed, create a new pool and retire the previous one.
         """
@@ -236,7 +236,7 @@ class Transport:
             raise failure from error
 
     async def _drop_idle_connections(self) -> None:
-        """Use new connections for all further requests. Requests in flight continue.
+        """Drop idle connections, so that no further request uses them. Requests in flight continue.
 
         This method is called after a missing response. A network failure breaks all connections at once, so each
         request on an old connection would wait until its timeout.
@@ -284,7 +284,7 @@ class Transport:
     async def _http_for(self, access: Access) -> httpx.AsyncClient:
         """Return the HTTP client with the proxy and the certificates of ``access``.
 
-        If one of them has changed, create a new client and retire the previous one.
+        If there is none, or one of the two has changed, create a new client and retire any previous one.
         """
         if self._http is not None and _same_peer(self._access, access):
             return self._http

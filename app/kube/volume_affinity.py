@@ -56,7 +56,7 @@ Raises ``Oversized`` or ``msgspec.ValidationError``.
 """
 
 affinity_by_labels_of: Final = shared(_AFFINITY_FIELD, _parse_affinity_by_labels)
-"""Return the node affinity ``without_match_fields``. Volumes of a node or zone share the result, which saves memory.
+"""Return the node affinity ``without_match_fields``; ``None`` if it does not restrict the nodes.
 
-Raises ``Oversized`` or ``msgspec.ValidationError``.
+Volumes of a node or zone share the result, which saves memory. Raises ``Oversized`` or ``msgspec.ValidationError``.
 """

@@ -63,7 +63,8 @@ class Disk(Struct, frozen=True, gc=False):
 class PodVolume(Struct, frozen=True, gc=False):
     """Volume of a pod. A valid volume has one source, but a volume with several sources is read, too.
 
-    ``claim``: name of the volume's claim, or ``None``. If ``ephemeral``, the claim is created for the pod.
+    ``claim``: name in the source ``persistentVolumeClaim``; ``None`` without this source. ``ephemeral``: true if a
+    claim is created for the pod; ``claim_name`` returns its name.
     ``migrated``: CSI equivalent of an in-tree volume, or ``None``. ``untranslatable``: error if an in-tree volume has
     no equivalent; otherwise empty.
     """
@@ -77,7 +78,7 @@ class PodVolume(Struct, frozen=True, gc=False):
 
     @property
     def is_attachable(self) -> bool:
-        """True if the volume might belong to a CSI driver, and so use up the driver's volume limit of a node."""
+        """True if the volume might belong to a CSI driver, and so count towards the driver's volume limit of a node."""
         return self.claim is not None or self.ephemeral or self.migrated is not None or bool(self.untranslatable)
 
     def claim_name(self, pod_name: str) -> str | None:

@@ -73,7 +73,7 @@ def spread_options(document: Mapping[str, Any], registry: Registry) -> Iterator[
 
 
 def of_grace(document: Mapping[str, Any]) -> Iterator[Mistaken]:
-    """Yield the grace periods that are too short, in the arguments of StickyNode. Raises ``BadField``."""
+    """Yield the grace periods below ``SHORTEST_GRACE`` in the arguments of StickyNode. Raises ``BadField``."""
     for number, profile in enumerate(_profiles(document)):
         entries = profile.get("pluginConfig")
         for index, entry in enumerate(entries if isinstance(entries, list) else ()):
@@ -82,7 +82,7 @@ def of_grace(document: Mapping[str, Any]) -> Iterator[Mistaken]:
 
 
 def _graces(document: Mapping[str, Any], args: Place) -> Iterator[Mistaken]:
-    """Yield the grace periods that are too short, in the arguments of one StickyNode."""
+    """Yield the grace periods below ``SHORTEST_GRACE`` in the arguments of one StickyNode."""
     rules = value_at(document, (*args, "namespaces"))
     within = ((*args, "namespaces", number) for number in range(len(rules) if isinstance(rules, list) else 0))
     for place in (args, *within):
@@ -123,7 +123,7 @@ def pairings(schedulers: Sequence[ManifestObject], homeports: Sequence[ManifestO
 
 
 def of_pairing(pairing: Pairing, registry: Registry) -> Iterator[Mistaken]:
-    """Yield a mistake for each scheduler profile whose pods are spread twice, or not at all, or get no deletion costs.
+    """Yield the mistakes of each scheduler profile: ``SPREAD_TWICE``, ``SPREAD_NOWHERE`` and ``COSTS_UNWRITTEN``.
 
     Raises ``BadField``.
 
@@ -161,9 +161,9 @@ def _unwritten(name: str, place: Place) -> Mistaken:
 
 
 def _compared(name: str, place: Place, theirs: set[str], ours: set[str]) -> Iterator[Mistaken]:
-    """Yield the mistakes of a profile.
+    """Yield the mistakes that the pods of a profile are spread twice or not at all.
 
-    ``theirs``, ``ours``: extension points at which the scheduler and Homeport run PodTopologySpread.
+    ``theirs``: extension points at which the scheduler runs PodTopologySpread. ``ours``: those at which Homeport does.
     """
     twice = [point for point in _VERBS if point in theirs and point in ours]
     nowhere = [point for point in _VERBS if point not in theirs and point not in ours]
@@ -224,7 +224,7 @@ def _homeport_profiles(document: Mapping[str, Any]) -> Sequence[Profile]:
 
 
 def _scheduler_profile(document: Mapping[str, Any], place: Place, registry: Registry) -> Profile:
-    """Return a profile of kube-scheduler, reduced to the points and plugins that decide whether pods are spread."""
+    """Return a profile of kube-scheduler, reduced to the extension points ``_POINTS`` and to ``_known`` plugins."""
     plugins = document.get("plugins")
     sets = plugins if isinstance(plugins, dict) else {}
     reduced = {point: _known(sets[point], registry) for point in _POINTS if point in sets}
@@ -252,7 +252,7 @@ def _with_required(everywhere: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _named(plugin_set: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:
-    """Return the entries of a plugin set with a name. ``field``: ``enabled`` or ``disabled``."""
+    """Return those entries of a plugin set that have a name. ``field``: ``enabled`` or ``disabled``."""
     entries = plugin_set.get(field)
     every = entries if isinstance(entries, list) else ()
     return [it for it in every if isinstance(it, dict) and isinstance(it.get("name"), str)]

@@ -1,4 +1,4 @@
-"""Facts about a cluster that rules use, from its snapshot: domains, counts of pods, volumes and schedulers."""
+"""Facts about a cluster that rules use, from its snapshot: domains with pods, taints and volumes, and schedulers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ClusterFacts:
         return bool(self._values(key))
 
     def all_domains(self, key: str) -> int:
-        """Return the number of values of a node label in the cluster."""
+        """Return the number of different values of a node label in the cluster."""
         return len(set(self._values(key).values()))
 
     def domains(self, pod: Pod, constraint: TopologySpreadConstraint) -> DomainCounts:
@@ -90,7 +90,7 @@ class ClusterFacts:
     def volume_domains(self, namespace: str, claim: str, key: str) -> frozenset[str] | None:
         """Return the domains with at least one node that can use the volume of a claim.
 
-        ``None``: the claim or its volume is missing, the claim is unbound, or all nodes can use the volume.
+        ``None``: the claim or its volume is missing, the claim is unbound, or no node affinity restricts the volume.
         """
         bound = self._cluster.others.get(PERSISTENT_VOLUME_CLAIMS, namespace, claim)
         if bound is None or not bound.is_bound:

@@ -17,7 +17,7 @@ _TEMPLATES: Final = "templates"
 
 
 def read_paths(paths: Sequence[str]) -> tuple[ReadManifests, list[str]]:
-    """Read all manifests below ``paths``, and return notes about what was left out.
+    """Read all manifests below ``paths``. Return them, and a note for each Helm chart whose templates are left out.
 
     ``-`` is standard input. In a folder, regular files that end with .yaml, .yml or .json are read. Hidden files and
     folders, and the templates of Helm charts, are left out. A path without any Kubernetes object is reported as broken.

@@ -109,7 +109,7 @@ def _github(report: LintReport) -> Iterator[str]:
 
 
 def _command(level: str, properties: dict[str, str], text: str) -> str:
-    """Return a workflow command of GitHub, which becomes an annotation of the file."""
+    """Return a workflow command of GitHub, which shows it as an annotation."""
     fields = ",".join(f"{key}={_escaped(value, ',:')}" for key, value in properties.items())
     return f"::{level} {fields}::{_escaped(text)}"
 

@@ -38,9 +38,10 @@ T = TypeVar("T")
 class LintReport(Struct, frozen=True):
     """Result of a run of the linter.
 
-    ``broken``: parts of the input that cannot be judged. ``notes``: unknown rule ids in comments and annotations.
-    ``skipped``: rules that were not applied, because an input is missing. ``objects``: number of judged objects.
-    ``ignored``: number of mistakes that comments and annotations ignore.
+    ``broken``: parts of the input that cannot be judged, and repeated keys. ``notes``: unknown rule ids in comments and
+    annotations. ``skipped``: rules that were not applied, because an input is missing. ``objects``: number of objects
+    to which rules apply, including those that cannot be judged. ``ignored``: number of mistakes that comments and
+    annotations ignore.
     """
 
     findings: tuple[LintFinding, ...]
@@ -71,7 +72,7 @@ class Linter:
         self._ignored = 0
 
     def report(self) -> LintReport:
-        """Return the findings so far, sorted by line within each file. Files are ordered by their first findings."""
+        """Return the report so far. Findings are sorted by line within each file; files by their first findings."""
         met = {Need.NOTHING}
         if self._facts is not None:
             met.add(Need.CLUSTER)
@@ -86,7 +87,7 @@ class Linter:
         return LintReport(findings, broken, notes, skipped, self._objects, self._ignored)
 
     def add_broken(self, broken: Iterable[BrokenManifest]) -> None:
-        """Add parts of the input that could not be read."""
+        """Add messages about broken parts of the input."""
         self._broken.extend(broken)
 
     def add_workloads(self, workloads: Iterable[LintedWorkload], file: str = "") -> None:
@@ -157,7 +158,7 @@ class Linter:
             yield from of_scheduler(workload, self._schedulers)
 
     def _options_of(self, workload: LintedWorkload) -> Any:
-        """Return the options ``beyond`` of the pods' profile; ``None`` if no configuration sets them."""
+        """Return the options ``beyond`` for the pods' schedulerName, else those for ``ANY``; ``None`` without both."""
         name = "" if workload.pod is None else workload.pod.spec.scheduler_name
         return self._spread_options.get(name, self._spread_options.get(ANY))
 

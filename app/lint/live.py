@@ -1,6 +1,6 @@
 """Workloads of a snapshot, and configurations in its ConfigMaps.
 
-A workload is a listed object with a pod template, or a group of pods whose owner is not listed.
+A workload is a listed object with a pod template, a group of pods whose owner is not listed, or a pod without an owner.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ def configurations_of(cluster: Cluster, namespace: str, source: str, file: str) 
 def workloads_in(cluster: Cluster, namespace: str) -> Iterator[LintedWorkload]:
     """Yield the workloads of a namespace, or of all namespaces if ``namespace`` is empty.
 
-    They are the objects without a listed controller, and the pods of owners that are not listed. Pods of one owner are
-    one workload, named like the owner. Objects with 0 replicas, such as old ReplicaSets, are left out. An owner without
-    a template, as in saved clusters, is an additional workload if it has a home policy.
+    They are the objects without a listed controller, and the pods without a listed owner. Pods of one owner are one
+    workload, named like the owner. Objects with 0 replicas, such as old ReplicaSets, are left out. An owner without a
+    template, as in saved clusters, is an additional workload if it has a home policy.
     """
     listed = [it for it in _listed(cluster) if namespace in ("", it.namespace)]
     known = {(it.namespace, it.kind, it.name) for it in listed if it.pod is not None}

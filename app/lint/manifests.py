@@ -18,7 +18,7 @@ from app.config.mistakes import Place, written
 from app.config.yaml_loader import loader_for
 
 MOST_BYTES: Final = 64 << 20
-"""Maximum bytes of a manifest. A larger one takes minutes and gigabytes, because the line of each field is stored."""
+"""Maximum bytes of a manifest file. A larger one takes minutes and gigabytes, because each field's line is stored."""
 
 _SEPARATOR: Final = re.compile(r"^---(?=[ \t\r\n]|$)", re.MULTILINE)
 _DIRECTIVE: Final = re.compile(r"^%.*$", re.MULTILINE)
@@ -42,11 +42,12 @@ class BrokenManifest(Struct, frozen=True):
 
 
 class ManifestObject(Struct, frozen=True):
-    """Kubernetes object in a file.
+    """Kubernetes object in a file, or in a ConfigMap of a cluster.
 
-    ``place``: path of the object in its document, not empty for an item of a List. ``lines``: line of each key and list
-    item of the document. ``line``: first line of the object. ``ignored``: rule ids in comments. ``within``: the
-    ConfigMap that contains the object as text, if any.
+    ``file``: empty for a live cluster. ``place``: path of the object in its document, not empty for an item of a List.
+    ``lines``: line of each key and list item of the document; empty for a cluster. ``line``: first line of the object;
+    0 for a cluster. ``ignored``: rule ids in comments, and in the annotation of a ConfigMap of a cluster. ``within``:
+    the ConfigMap that contains the object as text, if any.
     """
 
     file: str
@@ -58,7 +59,7 @@ class ManifestObject(Struct, frozen=True):
     within: ManifestObject | None = None
 
     def line_of(self, place: Place) -> int:
-        """Return the line of a field; if the file does not have the field, the line of its innermost parent."""
+        """Return the line of a field, or of its innermost parent that is in ``lines``; else ``line``."""
         full = (*self.place, *place)
         while len(full) > len(self.place):
             if full in self.lines:
@@ -68,7 +69,7 @@ class ManifestObject(Struct, frozen=True):
 
 
 class ReadManifests(Struct):
-    """Objects of one or more files, and the parts that cannot be read."""
+    """Objects of files or ConfigMaps, and messages about parts that cannot be read and about repeated keys."""
 
     objects: list[ManifestObject]
     broken: list[BrokenManifest]
@@ -175,7 +176,7 @@ def _ignored_by_item(text: str, above: int, starts: list[int]) -> dict[int, froz
 
 
 def configurations_in(holder: ManifestObject) -> ReadManifests:
-    """Return the configurations of kube-scheduler or Homeport in the data of a ConfigMap."""
+    """Return the objects in those texts of a ConfigMap that contain a configuration of kube-scheduler or Homeport."""
     read = ReadManifests([], [])
     data = holder.value.get("data")
     for key, text in data.items() if isinstance(data, dict) else ():

@@ -1,4 +1,4 @@
-"""Rules about a pod template that compare it with the nodes, pods and volumes of a cluster."""
+"""Rules that compare a pod template with the nodes, pods and volumes of a cluster, and with known schedulers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _unknown_keys(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mis
 def _min_domains(
     workload: LintedWorkload, pod: Pod, number: int, constraint: TopologySpreadConstraint, facts: ClusterFacts
 ) -> Iterator[Mistaken]:
-    """Yield a mistake if the pods can use fewer domains than ``minDomains``."""
+    """Yield a mistake if the constraint counts fewer domains than ``minDomains``."""
     wanted = constraint.min_domains
     if wanted is None:
         return
@@ -96,7 +96,7 @@ def _min_domains(
 def _tainted(
     workload: LintedWorkload, pod: Pod, number: int, constraint: TopologySpreadConstraint, facts: ClusterFacts
 ) -> Iterator[Mistaken]:
-    """Yield a mistake if empty domains with taints limit the number of pods."""
+    """Yield a mistake if empty domains with taints limit the number of pods to less than the replicas."""
     if constraint.honours_taints or not constraint.honours_affinity or not selects_own(workload, constraint):
         return
     key = constraint.topology_key
@@ -128,7 +128,7 @@ def _listed(names: Collection[str]) -> str:
 
 
 def _zone_and_host(workload: LintedWorkload, pod: Pod, facts: ClusterFacts) -> Iterator[Mistaken]:
-    """Yield a mistake if a constraint over hosts and another one allow too few pods together."""
+    """Yield a mistake if a constraint over hosts and another one together allow fewer pods than the replicas."""
     hosts = [it for _, it in workload.hard if it.topology_key == HOSTNAME and selects_own(workload, it)]
     for number, wide in workload.hard:
         if wide.topology_key == HOSTNAME or not hosts or not selects_own(workload, wide):
@@ -149,7 +149,9 @@ def _zone_and_host(workload: LintedWorkload, pod: Pod, facts: ClusterFacts) -> I
 
 
 def most_replicas(hosts: Mapping[str, int], skew: int, host_skew: int, enough: int) -> int:
-    """Return the largest number of pods that two hard constraints allow; ``enough`` if there is no limit or no host.
+    """Return the largest number of pods that two hard constraints allow.
+
+    Return ``enough`` if there is no limit or no host, or if a maxSkew is below 1.
 
     ``hosts``: number of hosts by domain. ``skew`` and ``host_skew``: maxSkew of the constraint over the domains and of
     the one over hosts.
@@ -197,8 +199,8 @@ def _volumes(
 def _held(workload: LintedWorkload, pod: Pod, key: str, facts: ClusterFacts) -> tuple[Mapping[str, int], int]:
     """Return the number of pods that volumes bind to a domain, by domain, and the number of other pods.
 
-    Pods that share a claim are assumed to spread evenly over the domains that can use its volume. If several domains
-    can use the volume of a pod's own claim, the pod is one of the other pods.
+    Without ``volumeClaimTemplates``, pods are assumed to spread evenly over the domains that can use all their volumes.
+    With them, a pod that can be in several domains is one of the other pods.
     """
     replicas = min(workload.replicas or 0, _MOST_REPLICAS)
     held: dict[str, int] = defaultdict(int)

@@ -30,7 +30,8 @@ def with_profile_fields(workload: LintedWorkload, missing: Any) -> LintedWorkloa
 def of_domains(workload: LintedWorkload, domains: Mapping[str, Collection[str]]) -> Iterator[Mistaken]:
     """Yield the hard constraints whose ``minDomains`` is less than the number of declared domains.
 
-    ``domains``: declared domains by topology key.
+    DaemonSets, and constraints that do not select the workload's own pods, are left out. ``domains``: declared domains
+    by topology key.
     """
     if workload.kind == "DaemonSet":
         return

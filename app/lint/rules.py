@@ -1,4 +1,4 @@
-"""Catalogue of the rules: their ids, severities, short descriptions, and the inputs that they need.
+"""Catalogue of the rules: their ids, short descriptions and needed inputs. Also the types of their findings.
 
 ``docs/lint.md`` has one entry for each id. Never change an id: manifests and annotations contain it.
 """
@@ -15,10 +15,10 @@ class Severity(StrEnum):
     """Severity of a finding. The values are levels of SARIF and commands of GitHub's workflows."""
 
     ERROR = "error"
-    """Pods wait, or the setting has no effect."""
+    """Pods are rejected, wait, or are not spread."""
 
     WARNING = "warning"
-    """The setting has less effect than expected, or pods wait only under further conditions."""
+    """The setting has no effect or less than expected, or pods wait only under further conditions."""
 
 
 class Need(StrEnum):

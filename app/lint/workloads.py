@@ -18,7 +18,7 @@ from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.whatif.launchers import launcher_volumes
 
 IGNORE: Final = f"{ANNOTATION_DOMAIN}ignore"
-"""Annotation of an object with the ids of rules that must not be applied to it, separated by commas."""
+"""Annotation of an object or its pod template: ids of rules to ignore for the object, separated by commas."""
 
 CORE: Final = core_v1({Extra.VOLUMES})
 """Decoders of pods and nodes with all fields that the rules read."""
@@ -57,9 +57,10 @@ class LintedWorkload(Struct, frozen=True):
 
     ``pod``: the template, decoded as a pod; ``None`` if the object has no template, as in saved clusters.
     ``template``: path of the template. ``replicas``: ``None`` if the number depends on the nodes. ``rolls``: true if
-    pods of two revisions run at the same time during a rollout. ``claims``: names of ``volumeClaimTemplates``.
-    ``first_ordinal``: lowest ordinal of a StatefulSet. ``policies``: home policies by the paths of their annotations.
-    ``controller``: kind and name of the object's controller, if any. ``ignored``: rule ids in annotations.
+    a Deployment runs pods of two revisions at the same time during a rollout. ``claims``: names of
+    ``volumeClaimTemplates``. ``first_ordinal``: lowest ordinal of a StatefulSet. ``policies``: home policies by the
+    paths of their annotations. ``controller``: kind and name of the object's controller, if any. ``ignored``: rule ids
+    in annotations.
     """
 
     kind: str
@@ -183,7 +184,7 @@ def _replicas(document: Mapping[str, Any], kind: str) -> int | None:
 
 
 def _rolls(document: Mapping[str, Any], kind: str) -> bool:
-    """Return True if pods of two revisions can run at the same time."""
+    """Return True for Deployments with another strategy than ``Recreate``, and for ReplicaSets of any Deployment."""
     if kind == "Deployment":
         return bool(value_at(document, ("spec", "strategy", "type")) != "Recreate")
     return kind == "ReplicaSet" and (_controller(document) or ("",))[0] == "Deployment"

@@ -6,12 +6,12 @@ ignore the bind put too many pods on one node.
 
 A bind is *expected* if Homeport returned nodes for the pod a moment ago and the pod is not bound yet. A filter request
 waits for an expected bind if a hard constraint of its pod depends on the node of that bind. A prioritize request waits
-if a score of its pod depends on that node. A filter request also waits if a node passes now, but would not pass with
-the pods that can still be bound to it (ADR 41).
+if a score of its pod depends on that node. With ``pick``, a filter request waits for every expected bind. A filter
+request also waits if a node passes now, but would not pass with the pods that can still be bound to it (ADR 41).
 
-A bind is expected for longer than any request waits. A bind that does not arrive during a wait is no longer expected.
-The next waits are then half as long, until binds arrive in time again. For example, kube-scheduler binds a pod seconds
-later if its volume must be created first. The next pods must not all wait for that bind.
+A bind is expected for at least as long as any request waits. A bind that does not arrive during a wait is no longer
+expected. The next waits are then half as long, until binds arrive in time again. For example, kube-scheduler binds a
+pod seconds later if its volume must be created first. The next pods must not all wait for that bind.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class ExpectedBinds:
     """Expected binds, for which requests can wait. Each bind is expected for at most a second.
 
     ``wait_seconds``: maximum wait of one request; 0 disables waiting. ``observe``: called with the seconds of each
-    wait. ``is_placed``: returns true if the snapshot has the pod on a node, for example after a bind by another binder.
+    ``wait`` that begins with an expected bind. ``is_placed``: returns true if the snapshot has the pod on a node, for
+    example after a bind by another binder.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ ANNOTATION: Final = "homeport.dev/fallback"
 """Annotation with which a pod opts out of the fallback, with the value ``NEVER``."""
 
 NEVER: Final = "never"
-"""Only value of the annotation. With it, all constraints of the pod stay hard."""
+"""Only value of the annotation. With it, all hard constraints of the pod stay hard."""
 
 _NONE: Final = frozenset[str]()
 _ASSUMED: Final[ContextVar[frozenset[str] | None]] = ContextVar("assumed fallbacks", default=None)
@@ -42,7 +42,7 @@ class _BlockedPod(Struct):
     """Pod with one or more constraints, each of which is the only reason why some node does not fit.
 
     ``since``: time of the first judgement with this result, by topology key. ``relaxed``: topology keys of constraints
-    that are soft. ``is_usable``: false while the data for a judgement is missing; then no constraint is soft.
+    that are soft while ``is_usable`` is true. ``is_usable``: false while the data for a judgement is missing.
     """
 
     key: ObjectKey
@@ -88,7 +88,7 @@ class FallbackTable:
         return known is not None and bool(known.relaxed)
 
     def judged(self, pod: Pod, profile: str, alone: Collection[str], now: float) -> str:
-        """Record the constraints that each alone keep the pod from a node. If none of them is soft, make one soft.
+        """Record the constraints that are each the only reason why a node does not fit. If none is relaxed, relax one.
 
         It is the one that has blocked the pod longest, if its time is over. Return its topology key, or "" if no
         constraint becomes soft by this call. ``alone``: topology keys of the recorded constraints. All others are
@@ -133,7 +133,7 @@ class FallbackTable:
         return again
 
     def has(self, uid: str) -> bool:
-        """Return True if the table has the pod: at the last judgement, a constraint alone kept it from a node."""
+        """Return True if the table has the pod: at the last judgement, a node failed because of one constraint only."""
         return uid in self._pods
 
     def forget(self, uid: str) -> None:

@@ -55,7 +55,7 @@ class FilterResultCache:
         return results if names == request.names else None
 
     def _drop(self, before: bytes) -> tuple[bytes, FilterResults | None]:
-        """Remove and return an entry; empty if there is none."""
+        """Remove and return an entry; ``(b"", None)`` if there is none."""
         entry = self._entries.pop(before, None)
         if entry is None:
             return b"", None

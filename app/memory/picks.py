@@ -28,7 +28,7 @@ After a failure, a scheduler waits for at least a second (back-off).
 
 
 class PickCounter(Protocol):
-    """Counter, increased for each pick."""
+    """Counter of picks, of all or of failed ones."""
 
     def inc(self) -> None: ...
 

@@ -41,7 +41,7 @@ _STEP: Final = 256
 
 
 class CauseCounter(Protocol):
-    """Counter, increased for each refusal."""
+    """Counter of the refusals with one cause."""
 
     def inc(self) -> None: ...
 

@@ -38,7 +38,7 @@ from app.wire.extender_answers import encode_refusal, encode_refusals
 from app.wire.extender_v1 import SplitArgs
 
 _MOST_POD_BYTES: Final = 32 << 20
-"""Maximum bytes of the remembered requests."""
+"""Maximum bytes of the remembered requests, without their node names."""
 
 _MOST_VERDICT_BYTES: Final = 30 << 20
 """Maximum bytes of each of two caches: rejections by plugin, and whole refusals."""
@@ -58,7 +58,7 @@ It suffices for 5,000 nodes with 26 reasons, some 25 MB.
 
 
 class RefusalCounter(Protocol):
-    """Counter, increased for each refusal."""
+    """Counter of refusals, either remembered or computed ones."""
 
     def inc(self) -> None: ...
 
@@ -253,7 +253,7 @@ class RefusalCache:
         self._rejections.put(key, part, part.weight() + size_of(key))
 
     def _signatures(self, framework: Framework, pod: Pod) -> Mapping[str, Hashable]:
-        """Return the signatures by plugin; empty if no refusal of the pod can be cached.
+        """Return the signatures by plugin; empty if no refusal of the pod can be cached now.
 
         Refusals of a pod that the snapshot has on a node, or nominated to one, are not cached: the evaluation omits
         this pod, but signatures include it. The signature of statuses without a plugin includes the set of nodes,

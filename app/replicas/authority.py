@@ -6,9 +6,9 @@ Secret. If the Secret holds an authority, the replica uses that one. If the Secr
 authority there, unless another replica was faster. The replica repeats this every minute, so that an emptied Secret is
 filled again and a replaced authority comes into use. It also renews certificates after two thirds of their lifetime.
 
-Each replica keeps its serving certificate in memory. Data in a Secret that Homeport did not issue is never overwritten.
-``ca.crt`` can hold several certificates, so that an authority can be replaced without a gap. The first belongs to
-``ca.key`` and issues certificates; clients trust all of them.
+Each replica keeps its serving certificate in memory. A stored authority, and a client pair that Homeport did not
+issue, are never overwritten. ``ca.crt`` can hold several certificates, so that an authority can be replaced without a
+gap. The first belongs to ``ca.key`` and issues certificates; clients trust all of them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _SECRETS: Final = Decoder[_Secret](_Secret)
 
 
 class _ForeignData(Exception):
-    """Raised if a Secret holds data that cannot be used and must not be overwritten; the message names the entry."""
+    """Raised if a Secret holds data that cannot be used and must not be overwritten; the message names the Secret."""
 
 
 class Authority:

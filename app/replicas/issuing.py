@@ -118,7 +118,7 @@ def issue(authority: Pair, common_name: str, names: Sequence[str], *, seconds: f
     """Create a key and issue a client certificate for it. With DNS ``names``, it is a server certificate too.
 
     The certificate is valid for ``seconds`` from ``now``, but expires no later than the authority. Raises ``BadPair``
-    for an unusable or expired authority.
+    for an unusable or expired authority, and for an invalid name.
     """
     issuer, issuer_key = _read(authority)
     key = ec.generate_private_key(ec.SECP256R1())

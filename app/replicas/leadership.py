@@ -33,7 +33,7 @@ class Leadership(MayWrite, Protocol):
         ...
 
     def problem(self) -> str:
-        """Return why neither this process nor another replica can answer verbs; empty if one of them can."""
+        """Return why verbs cannot be answered; empty if this process can answer them, or another replica leads."""
         ...
 
     def role(self) -> str:
@@ -54,7 +54,7 @@ class Leadership(MayWrite, Protocol):
     async def hand_over(self, settle: Callable[[], Awaitable[bool]]) -> None:
         """Let another replica lead before this process ends.
 
-        ``settle`` waits for requests in flight and returns true if all of them have ended.
+        ``settle`` waits for binds in flight and returns true if all of them have ended with a known outcome.
         """
         ...
 

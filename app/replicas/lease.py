@@ -50,9 +50,7 @@ _TRANSITIONS: Final = 2**31
 
 _CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _POLL: Final = 1.5
-"""Number of retry periods after which a follower reads the Lease if the watch shows no change.
-
-A holder renews once per period."""
+"""A follower reads the Lease after this many retry periods without news of it. A holder renews once per period."""
 
 
 def never_stopping() -> float:
@@ -109,7 +107,7 @@ class Election:
         self._retry_period = retry_period
         self._clock = clock
         self._known = False  # False if the record can be outdated, so that the Lease must be read before a write.
-        # True from the deletion of a known Lease until a term of this replica fences off the pods of all schedulers.
+        # True from the deletion of a known Lease until this replica begins a term with fences for all schedulers.
         self._deleted = False
         self._observed_at = -inf
         self._retry_at = -inf
@@ -134,7 +132,9 @@ class Election:
         return self.term is not None and self._clock() < self._renewed_at + self._renew_deadline
 
     def may_post(self, seconds: float) -> str:
-        """Return why a write with this time limit (in seconds) must not be sent now; empty if the tenure is longer."""
+        """Return why a write with this time limit (in seconds) must not be sent now.
+
+        Empty if this replica leads, and its tenure does not end within the time limit."""
         if not self.leads:
             return "this replica does not lead"
         if self._renewed_at + self._lease_duration - self._clock() <= seconds:
@@ -148,7 +148,7 @@ class Election:
         return NO_CALLERS if callers is None else callers
 
     def remember(self, scheduler_name: str) -> None:
-        """Add a scheduler to the next write of the Lease; no effect if another replica holds the Lease."""
+        """Add a scheduler to the next write of the Lease; no effect if this replica does not hold the Lease."""
         if self._is_ours():
             self._callers = self._callers.with_(Callers(frozenset((scheduler_name,))))
 
@@ -171,7 +171,7 @@ class Election:
 
     @property
     def released(self) -> bool:
-        """True if the last holder released the Lease."""
+        """True if the Lease is released, and no deletion of an earlier Lease requires fences."""
         return self.record is not None and not self.record.holder and not self._deleted
 
     def retire(self) -> None:

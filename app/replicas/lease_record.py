@@ -19,7 +19,7 @@ ADDRESS: Final = f"{ANNOTATION_DOMAIN}address"
 """Annotation of the Lease: ``host:port`` to which followers forward verbs."""
 
 SCHEDULERS: Final = f"{ANNOTATION_DOMAIN}schedulers"
-"""Annotation of the Lease: schedulers whose pods its holder binds. ``app.writes.callers`` defines the format."""
+"""Annotation of the Lease: schedulers whose pods its holder can bind. ``app.writes.callers`` defines the format."""
 
 _LONGEST_ADDRESS: Final = 253 + len(":65535")
 _LONGEST_TIME: Final = 64
@@ -58,12 +58,12 @@ class LeaseRecord(Struct, frozen=True):
     address: str
     """``host:port`` to which followers forward verbs; empty if it is missing or too long."""
     since: str
-    """Time at which the holder took the Lease, by the holder's wall clock. It is only for display."""
+    """Time, on the holder's wall clock, at which it took the Lease, for display; empty if missing or too long."""
     transitions: int
     uid: str
     version: str
     callers: Callers | None
-    """Schedulers whose pods the holder binds; ``None`` if the annotation is missing or invalid."""
+    """Schedulers whose pods the holder can bind; ``None`` if the annotation is missing or invalid."""
     raw: Mapping[str, Any]
     """The whole Lease object, so that a write keeps the fields that Homeport does not know."""
 

@@ -45,7 +45,7 @@ class PodLock:
     async def ended(self) -> frozenset[str]:
         """Wait for the lock; return the identities of the earlier processes of this pod, which have all ended.
 
-        If the file cannot be opened or locked, the reason is logged and an empty set is returned.
+        If the file cannot be opened, locked or read, the reason is logged and an empty set is returned.
         """
         try:
             while (names := await asyncio.to_thread(self.acquire)) is None:
@@ -56,9 +56,10 @@ class PodLock:
         return names
 
     def acquire(self) -> frozenset[str] | None:
-        """Try to lock the file, read its identities and add this process. Return ``None`` if it is locked already.
+        """Lock the file, add this process, and return the earlier identities; ``None`` if another process has the lock.
 
-        The descriptor stays open until the process ends. Raises ``OSError`` if the file cannot be opened or locked.
+        The descriptor stays open until the process ends. Raises ``OSError`` if the file cannot be opened, locked or
+        read.
         """
         descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:

@@ -4,7 +4,7 @@
                 2. wait until the snapshot has everything that was written before
                 3. lead, and fence off the waiting pods that a late Binding can reach: those of the schedulers that
                    the Lease lists, first in namespaces in which a bind waits
-    hand-over   begin no new binds, settle binds in flight, release the Lease, stay until another replica leads
+    hand-over   begin no new binds, settle binds in flight, release the Lease, wait briefly for another leader
 
 If the previous leader released the Lease, step 1 and the fences are skipped. If the previous leader was a process of
 the same pod that has ended, only step 1 is skipped. Then all pods of step 3 are fenced off before any Binding.
@@ -32,7 +32,7 @@ from app.writes.fences import Fences
 _LOG: Final = structlog.get_logger(__name__)
 
 SUCCESSOR_SECONDS: Final = 2.0
-"""Seconds for which a terminating process waits for another leader, to forward requests to it."""
+"""Maximum seconds for which a terminating process waits for another leader, to forward requests to it."""
 
 NO_LEADER: Final = "no replica leads"
 NOT_REMEMBERED: Final = "this pod's scheduler could not be recorded in the lease in time"
@@ -203,7 +203,7 @@ class Replica:
         return await self._elector.changed(seconds)
 
     def problem(self) -> str:
-        """Return why neither this process nor another replica can answer verbs; empty if one of them can."""
+        """Return why verbs cannot be answered; empty if this process can answer them, or another replica leads."""
         if not self.leads:
             return "" if self._election.leader is not None else NO_LEADER
         return f"taking over: {self._doing}" if self._ready is not self._election.term else ""
@@ -256,8 +256,8 @@ class Replica:
     async def hand_over(self, settle: Callable[[], Awaitable[bool]]) -> None:
         """Let another replica lead, and wait at most ``SUCCESSOR_SECONDS`` for it.
 
-        ``settle`` waits for requests in flight and returns true if all of them have ended. The Lease is released only
-        if ``settle`` returns true and no Binding of the previous leader can still take effect. Otherwise the next
+        ``settle`` waits for binds in flight and returns true if all outcomes are known. The Lease is released only if
+        ``settle`` returns true and no Binding of the previous leader can still take effect. Otherwise the next
         leader takes over like after a crash.
         """
         self._retiring = True

@@ -108,7 +108,7 @@ class PermissionCheck:
             await self._sleep(AGAIN_SECONDS if self.missing or self.problem else STEADY_SECONDS)
 
     async def check(self) -> None:
-        """Check all permissions once. Log a warning for each missing one that was not missing at the previous check."""
+        """Check all permissions once. Log those that are missing, but were not at the last successful check."""
         try:
             missing = await self._missing_needs()
         except (KubeError, msgspec.DecodeError) as error:
@@ -136,11 +136,11 @@ class PermissionCheck:
         return [need for need in needs if not allowed[need.permission]]
 
     async def _allows(self, permission: Permission) -> bool:
-        """Return True if the API server grants this process a permission. Raises ``KubeError``."""
+        """Return True if the API server grants the permission. Raises ``KubeError`` or ``msgspec.DecodeError``."""
         return _REVIEWS.decode(await self._client.review(_PATH, review(permission))).status.allowed
 
     def _report(self, missing: Collection[PermissionNeed]) -> None:
-        """Log each missing permission that was not missing before, and log once when none is missing any more."""
+        """Log permissions that were not missing before, by rule, and log once when none is missing any more."""
         permissions = {need.permission for need in missing}
         for rule in rules(need for need in missing if need.permission not in self._reported):
             _LOG.warning(
