@@ -35,6 +35,7 @@ from app.kube.kinds import (
 )
 from app.kube.meta_v1 import ANNOTATION_DOMAIN
 from app.kube.persistent_volumes import SELECTED_NODE
+from app.kube.resource_v1 import EXTENDED_RESOURCE_CLAIM
 
 Schema: TypeAlias = Any
 """``SCALAR``, ``ANNOTATIONS``, a list with the schema of its elements, or a mapping of field names to schemas.
@@ -265,6 +266,7 @@ SCHEMAS: Final[Mapping[Kind[Any], Schema]] = {
 READ_ANNOTATIONS: Final = frozenset(
     (
         DELETION_COST,
+        EXTENDED_RESOURCE_CLAIM,
         SELECTED_NODE,
         "pv.kubernetes.io/bind-completed",
         "volume.beta.kubernetes.io/storage-class",

@@ -17,8 +17,10 @@ from msgspec import Struct
 import app.kube
 from app.kube.core_decoding import core_v1
 from app.kube.extras import Extra
-from app.kube.kinds import NODES, PODS, REPLICA_SETS, Kind, partial_kind
+from app.kube.kinds import NODES, PODS, REPLICA_SETS, RESOURCE_CLAIMS, Kind, partial_kind
 from app.kube.projection import ANNOTATIONS, EACH, PARTIAL, READ_ANNOTATIONS, SCALAR, SCHEMAS, projected
+from app.kube.resource_claims import decode_resource_claim
+from app.kube.resource_v1 import EXTENDED_RESOURCE_CLAIM
 from tests.builders import JsonObject, claim_object, class_object, csi_node_object, volume_object
 from tests.fuzz.world import cluster
 
@@ -166,6 +168,16 @@ def test_annotations() -> None:
 
     always = {"homeport.dev/home", *READ_ANNOTATIONS}
     assert {NODES: {*always, NODE_ANNOTATION}, REPLICA_SETS: always} == kept
+
+
+def test_a_saved_claim_still_says_for_which_pod_it_has_extended_resources() -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "train", "uid": "u1", "controller": True}
+    metadata = {"name": "claim", "namespace": "default", "annotations": {EXTENDED_RESOURCE_CLAIM: "true"}}
+    claim = {"metadata": {**metadata, "ownerReferences": [owner]}, "spec": {}}
+
+    saved = decode_resource_claim(msgspec.json.encode(projected(RESOURCE_CLAIMS, claim)))
+
+    assert (("train", "u1"),) == saved.extended_for
 
 
 def test_an_item_of_a_list_has_no_kind_of_its_own() -> None:
