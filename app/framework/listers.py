@@ -55,7 +55,7 @@ class NodeLister(Protocol):
 
     @property
     def generation(self) -> int:
-        """Number that changes when a node is added or deleted, or a decoded field other than resourceVersion changes.
+        """Number that changes when a node is added or deleted, or its decoded fields change, except resourceVersion.
 
         While it is unchanged, data derived from Node objects alone stays valid. Heartbeats and pods do not change it.
         """

@@ -38,7 +38,7 @@ class SparseClasses(Sequence[Hashable]):
 
 
 class ScoreClasses(Struct, frozen=True):
-    """Scores of many nodes. ``of``: class of each node, in order of the candidates. ``scores``: score of each class.
+    """Scores of many nodes. ``of``: class of each node, in order of the candidates. ``scores``: score by class.
 
     There are far fewer classes than nodes, so normalizing, weighting and scaling compute one score per class.
     """
