@@ -1,4 +1,4 @@
-"""Decoders for the pods and nodes of a snapshot, and for the optional parts that plugins declare."""
+"""Decoders for pods and nodes, with the optional parts that plugins declare."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ def _decode_plain_node(raw: bytes | Raw) -> Node:
 
 
 class CoreV1(Struct, frozen=True, eq=False):
-    """Decoders for the pods and nodes of one snapshot, with the optional parts in ``extras``.
+    """Decoders for pods and nodes, with the optional parts in ``extras``.
 
-    ``pod_object`` is the wire form of a pod, for callers that decode a pod inside another document. ``slim_pod``
-    converts the wire form to a ``Pod``. ``node_annotations`` are the keys of the node annotations that are decoded;
-    empty if all or none are decoded. All decoders raise ``msgspec.DecodeError``; ``OversizedNode`` is a subclass of it.
+    ``pod_object`` is the type of the wire form of a pod, for callers that decode a pod inside another document.
+    ``slim_pod`` converts the wire form to a ``Pod``. ``node_annotations`` are the keys of the node annotations that are
+    decoded; empty if all or none are decoded. All decoders raise ``msgspec.DecodeError``; ``OversizedNode`` is a
+    subclass of it.
     """
 
     extras: frozenset[Extra]
@@ -51,7 +52,10 @@ POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, 
 
 
 def core_v1(extras: Collection[Extra], node_annotations: Collection[str] | None = ()) -> CoreV1:
-    """Return decoders that also decode the optional parts ``extras`` and these node annotations; ``None`` means all."""
+    """Return decoders for pods and nodes with the optional parts ``extras``.
+
+    ``node_annotations``: keys of the node annotations that are decoded; ``None`` for all.
+    """
     if not extras and node_annotations is not None and not node_annotations:
         return PLAIN
     wanted, keys = frozenset(extras), frozenset(node_annotations or ())
