@@ -28,7 +28,7 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
     uncordoned: bool = False
 
     def admits(self, node: Node) -> bool:
-        """Return True if the node is counted. For many nodes, ``compiled`` is faster."""
+        """Return True if the node meets these conditions. For many nodes, ``compiled`` is faster."""
         return self.compiled()(node)
 
     def compiled(self) -> Callable[[Node], bool]:

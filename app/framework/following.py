@@ -68,8 +68,9 @@ class Following:
                 return
 
     def _processed(self) -> Iterator[int]:
-        """Process one object per iteration and yield its cost: changed objects first, then, after a ``restart``, all
-        others.
+        """Process one object per iteration and yield its cost: changed objects first, the latest change at the front.
+
+        After a ``restart``, all objects follow.
         """
         while self._changed:
             count = self._take(*next(reversed(self._changed)))

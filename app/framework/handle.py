@@ -106,9 +106,9 @@ Sleep = Callable[[float], Awaitable[None]]
 class NodeVerdict(Struct, frozen=True):
     """Verdict of the in-tree filters on one pod and node, for messages only.
 
-    ``reasons``: constant texts of the filters that reject the pod. ``unasked``: names of the filters that failed, or
-    that run neither here nor in the profile. If both are empty, only filters of the profile itself can still reject
-    the pod there.
+    ``reasons``: constant texts of the filters that reject the pod. ``unasked``: names of the filters that failed or
+    could not run, for example because the node cannot be read. Filters that only the profile itself can run are not
+    named; if both fields are empty, only these can still reject the pod there.
     """
 
     reasons: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ Why = Callable[[Pod, str], Awaitable[NodeVerdict]]
 """
 
 NOT_KNOWN: Final = NodeVerdict((), ("any in-tree filter",))
-"""Verdict of a handle that has no access to the in-tree filters; also used if nothing was asked."""
+"""Verdict if no filter ran, for example in a handle without access to the in-tree filters."""
 
 
 async def _unknown_verdict(_pod: Pod, _node_name: str) -> NodeVerdict:

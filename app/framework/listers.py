@@ -13,8 +13,8 @@ from app.framework.node_info import NodeInfo
 class ImageState(Struct, frozen=True):
     """Number of ``nodes`` that have an image, and its ``size`` in bytes.
 
-    If the size differs between nodes, for example by architecture, ``size`` is that on the node that has been in the
-    snapshot longest.
+    If the size differs between these nodes, for example by architecture, ``size`` is that on the one that has been in
+    the snapshot longest.
     """
 
     size: int

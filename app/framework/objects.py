@@ -67,8 +67,8 @@ class Objects(Protocol):
         """Return all pods with a controller of this kind, by the controller's UID, then by pod UID.
 
         Pending, assumed, bound and terminating pods of all namespaces are included, finished ones are not. Controllers
-        of an equally named kind of another API group are included too. The mapping is live, so call
-        this once, when the plugin is created.
+        of an equally named kind of another API group are included, too. The mapping is live, so call this once, when
+        the plugin is created.
         """
         ...
 

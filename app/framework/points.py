@@ -10,7 +10,7 @@ protocol. Each verb runs these points:
     all         required_objects; the objects that it names are read from the API server first
     bind        pre_filter and filter again on the newest snapshot, also those of the profile's bindRecheck; reserve,
                 permit, pre_bind, bind, post_bind; unreserve in reverse order on any failure
-    cycle       the points of filter and prioritize, and pre_enqueue and post_filter; less, if it has several pods
+    cycle       the points of filter and prioritize, and pre_enqueue and post_filter; less for several pods
     none        run: in the background, in the replica that is the leader
 
 A plugin declares the inputs of its verdicts once, by ``PluginSpec.reads`` and ``parts``. From them the engine derives
@@ -142,14 +142,14 @@ class FilterPlugin(Plugin, Protocol):
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """Filter all nodes in one call. Override it if that is faster; the result must equal that of ``filter``.
 
-        Return the passing nodes in the order of ``nodes.names``. Reasons of rejections are computed when first read.
+        Return the passing nodes in the order of ``nodes.names``. Rejections can be computed when they are first read.
         """
         statuses = {it.name: self.filter(state, pod, it) for it in nodes}
         passed = [name for name, status in statuses.items() if status.is_success]
         return FilterResult(passed, {name: it for name, it in statuses.items() if not it.is_success})
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """Return the nodes of ``passed`` that still pass, in order. Reasons of rejections are computed when read.
+        """Return the nodes of ``passed`` that still pass, in order. Rejections can be computed when first read.
 
         Use it for a rule like "this node if feasible, else any". ``filter`` cannot express such a rule, because it sees
         one node at a time. Bind, preemption and dry runs check one node, so they never call ``filter_last``. ``nodes``

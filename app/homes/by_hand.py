@@ -101,7 +101,7 @@ async def change(login: Login, target: AnnotationTarget, value: str | None, *, c
 async def release(login: Login, target: AnnotationTarget) -> Released:
     """Remove the annotation. If there is none, delete the Home object of a deleted object with this name.
 
-    Raises ``ByHandError``, also if there is neither such an object nor a Home, and ``CredentialsError``.
+    Raises ``ByHandError``, also if neither the object nor such a Home exists, and ``CredentialsError``.
     """
     async with KubeClient(login.credentials()) as client:
         return await released(client, target)

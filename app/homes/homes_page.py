@@ -152,7 +152,7 @@ class HomesQuery(KnownQuery):
 
 
 class _Page(Struct):
-    """Result of ``_paged``. ``places``: places of ``homes``, sorted. ``remaining``: matching homes on later pages."""
+    """Result of ``_paged``. ``places``: places of ``homes``, sorted. ``remaining``: number of homes on later pages."""
 
     places: list[Place] = []
     homes: dict[Place, Home] = {}

@@ -39,7 +39,7 @@ class HomeLists:
                     yield item
 
     def home_of(self, framework: Framework, pod: Pod) -> Home | None:
-        """Return the first answer of ``HomesPlugin.home_of`` that is not ``None``; ``None`` if all are.
+        """Return the home of a pod, from the first plugin whose ``home_of`` is not ``None``; else ``None``.
 
         ``framework``: framework of the pod's profile.
         """
@@ -51,7 +51,7 @@ class HomeLists:
         return None
 
     def keepers(self) -> list[tuple[str, Keeper]]:
-        """Return (name of a plugin that keeps homes, kind of owner) for all profiles. Pairs can occur twice."""
+        """Return (name of a plugin that keeps homes, kind of its owners) for all profiles; pairs can be repeated."""
         with read_only():
             return [
                 (name, it)

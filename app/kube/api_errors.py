@@ -28,7 +28,7 @@ class KubeError(Exception):
 
 
 class ApiUnavailable(KubeError):
-    """Error of a read without a usable answer, or of a write that certainly had no effect, for example if not sent."""
+    """Error of a read without a usable answer, or of a write that certainly had no effect, such as an unsent one."""
 
 
 class ApiSilent(ApiUnavailable):

@@ -39,7 +39,7 @@ from app.kube.transport import Transport
 from app.telemetry.tracing import Tracing
 
 REQUEST_SECONDS: Final = 10.0
-"""Default timeout of a request, except of a list, and of the opening of a watch."""
+"""Default timeout of the opening of a watch, and of each request that is not for a page of a list."""
 
 LIST_SECONDS: Final = 60.0
 """Default timeout of a request for one page of a list, and default for its maximum seconds without data."""

@@ -45,7 +45,7 @@ class CoreV1(Struct, frozen=True, eq=False):
 
 
 PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, _decode_plain_pod, _decode_plain_node)
-"""Decoders that decode no optional parts."""
+"""Decoders that decode no optional parts and no node annotations."""
 
 POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, WholePodObject)
 """All types that ``CoreV1.pod_object`` can have."""
@@ -89,10 +89,10 @@ _WHOLE: Final = core_v1([*Extra], None)
 
 
 def decode_pod(raw: bytes | Raw) -> Pod:
-    """Decode one Pod with all parts, for tests. Raises ``msgspec.DecodeError``."""
+    """Decode one Pod with all optional parts. Raises ``msgspec.DecodeError``."""
     return _WHOLE.decode_pod(raw)
 
 
 def decode_node(raw: bytes | Raw) -> Node:
-    """Decode one Node with all parts and annotations, for tests. Raises ``msgspec.DecodeError``."""
+    """Decode one Node with all optional parts and all annotations. Raises ``msgspec.DecodeError``."""
     return _WHOLE.decode_node(raw)
