@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Table(Struct, frozen=True):
-    """Table of facts in an explanation. ``rows``: one value per column."""
+    """Table of facts in an explanation. Each of the ``rows`` has one value per column."""
 
     title: str
     columns: tuple[str, ...]

@@ -35,7 +35,7 @@ class WaitingPod(Protocol):
         ...
 
     def pending_plugins(self) -> Collection[str]:
-        """Return the names of the plugins that have not allowed the pod yet."""
+        """Return the names of the plugins that returned Wait and have not allowed the pod yet."""
         ...
 
     def allow(self, plugin: str) -> None:

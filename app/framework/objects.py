@@ -110,7 +110,7 @@ class Unreadable(Exception):
 
 
 class NotServed(OSError):
-    """Error: the API server does not serve the kind, because its CustomResourceDefinition is not installed."""
+    """Error: the API server does not serve the kind, for example because its CustomResourceDefinition is missing."""
 
 
 class Writer(Protocol):

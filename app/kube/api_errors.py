@@ -24,7 +24,7 @@ _LONGEST_MESSAGE: Final = 500
 
 
 class KubeError(Exception):
-    """Base class of all failed requests to the API server."""
+    """Base class of the errors of failed requests to the API server."""
 
 
 class ApiUnavailable(KubeError):
