@@ -10,8 +10,9 @@ _T = TypeVar("_T")
 
 
 async def run_together(*runs: Callable[[], Awaitable[None]]) -> None:
-    """Call all ``runs`` and await their results concurrently, until the last one ends. If one fails, cancel the others
-    and raise its exception.
+    """Call all ``runs``, and run the returned awaitables concurrently until the last one ends.
+
+    If one fails, cancel the others and raise its exception. If this call is cancelled, cancel all.
     """
 
     async def one(run: Callable[[], Awaitable[None]]) -> None:

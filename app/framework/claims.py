@@ -1,4 +1,4 @@
-"""Lookup of a pod's claims with their PersistentVolumes and StorageClasses, shared by the volume plugins."""
+"""Messages and a cache key about a pod's claims, PersistentVolumes and StorageClasses, shared by the volume plugins."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def claims_signature(objects: Objects, pod: Pod) -> Hashable:
     """Return a hashable key of a pod's volumes with their claims, PersistentVolumes and StorageClasses.
 
     The result is ``NO_CLAIMS`` for a pod without volumes that a volume plugin must check. The keys of two pods are
-    equal only if all these objects are equal. Raises ``Unreadable``.
+    equal only if all these volumes and objects are equal. Claims are compared by ``PersistentVolumeClaim.identity``.
+    Raises ``Unreadable``.
     """
     volumes = pod.spec.volumes
     if not volumes and VOLUMES not in pod.spec.oversized:

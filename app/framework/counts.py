@@ -19,8 +19,8 @@ from app.kube.taints import UNSCHEDULABLE, Tolerance, Toleration
 class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
     """Conditions that a node must meet to be counted, in addition to having the required label keys.
 
-    ``affinity`` is ``None`` if ``nodeAffinityPolicy`` is ``Ignore``, and ``tolerations`` is ``None`` if
-    ``nodeTaintsPolicy`` is ``Ignore``. ``uncordoned``: true to leave out cordoned nodes.
+    ``affinity``: ``None`` to count nodes whatever their labels and names. ``tolerations``: ``None`` to count nodes
+    whatever their taints. ``uncordoned``: true to leave out cordoned nodes.
     """
 
     affinity: RequiredNodeAffinity | None = None
@@ -28,7 +28,7 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
     uncordoned: bool = False
 
     def admits(self, node: Node) -> bool:
-        """Return True if the node is counted. For many nodes, ``compiled`` is faster."""
+        """Return True if the node meets these conditions. For many nodes, ``compiled`` is faster."""
         return self.compiled()(node)
 
     def compiled(self) -> Callable[[Node], bool]:
@@ -44,9 +44,9 @@ class Inclusion(Struct, frozen=True, gc=False, cache_hash=True):
         return (lambda node: not node.unschedulable and admits(node)) if self.uncordoned else admits
 
     def without_closed_nodes(self, spec: PodSpec) -> Inclusion:
-        """Return this inclusion without nodes that have an untolerated taint with effect NoSchedule or NoExecute.
+        """Return this inclusion without nodes that have a NoSchedule or NoExecute taint that the pod does not tolerate.
 
-        Cordoned nodes are left out too, unless the pod tolerates the taint of a cordon.
+        Cordoned nodes are left out too, unless the pod tolerates the taint of a cordon. ``spec``: spec of the pod.
         """
         tolerates_cordon = Tolerance(spec.tolerations).tolerates(UNSCHEDULABLE)
         return Inclusion(self.affinity, _distinct(spec.tolerations), uncordoned=not tolerates_cordon)
@@ -88,7 +88,7 @@ class Unprepared(Exception):  # a request to run steps first, not an error
 
 
 def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
-    """Call all functions. If any raise ``Unprepared``, raise one ``Unprepared`` with the steps of all of them."""
+    """Call all functions. If any raise ``Unprepared``, raise one ``Unprepared`` that has the steps of all of these."""
     missing: list[Iterator[None]] = []
     for ask in asks:
         try:
@@ -100,10 +100,11 @@ def all_prepared(asks: Iterable[Callable[[], object]]) -> None:
 
 
 class DomainCounts(Protocol):
-    """Number of pods that a selector matches, by domain. A domain is one value of a topology key on the nodes.
+    """Number of certain pods by domain. A domain is one value of a topology key on the nodes.
 
-    A node is counted if it has all required label keys and the ``Inclusion`` admits it. A domain with a counted node
-    but without a matching pod has the count 0. The object is live, so it is valid until the next ``await``.
+    The method that returns the object determines the counted pods and nodes. Pods on other nodes are not counted. A
+    domain exists if it has a counted node, even without a pod. The object is live, so it is valid until the next
+    ``await``.
     """
 
     def count(self, value: str) -> int:
@@ -111,15 +112,16 @@ class DomainCounts(Protocol):
         ...
 
     def minimum(self, deltas: Mapping[str, int] | None = None) -> int:
-        """Return the smallest count of all domains; 0 if there are no domains. ``deltas``: added to the counts, by
-        domain.
+        """Return the smallest count of all domains; 0 if there are no domains.
+
+        ``deltas``: numbers to add to the counts, by domain; each of these domains must exist.
         """
         ...
 
     def extremes(self, deltas: Mapping[str, int], among: Set[str] | None = None) -> tuple[int, int]:
         """Return the smallest and the largest count of the domains; (0, 0) if there are none.
 
-        ``deltas``: added to the counts, by domain. ``among``: domains to consider; ``None`` for all.
+        ``deltas``: numbers to add to the counts, by domain. ``among``: domains to consider; ``None`` for all.
         """
         ...
 
@@ -146,7 +148,7 @@ class DomainCounts(Protocol):
     def stamp(self, limit: int) -> int:
         """Return a stamp that changes whenever the set ``above(limit)`` changes.
 
-        A stamp is never reused, so equal stamps mean the same counts object, the same limit, and the same domains.
+        A stamp is never reused for another set, another limit, or counts of other pods or nodes.
         """
         ...
 
@@ -155,9 +157,9 @@ class Counts(Protocol):
     """Pod counts that the snapshot maintains, so that no plugin iterates over pods on the hot path.
 
     Bound and assumed pods are counted; the Binding of an assumed pod is not confirmed yet. Finished and terminating
-    pods are not counted. The first query with new arguments can raise ``Unprepared``. A plugin with several queries
-    should pass them to ``all_prepared``. Mappings that queries return are live, so they are valid until the next
-    ``await``.
+    pods are not counted. Each query can raise ``Unprepared``, above all the first with new arguments. A plugin with
+    several queries should pass them to ``all_prepared``. Mappings that queries return are live, so they are valid until
+    the next ``await``.
     """
 
     def pods_by_node(self, namespace: str, selector: Selector) -> Mapping[str, int]:
@@ -175,10 +177,10 @@ class Counts(Protocol):
         required_keys: frozenset[str],
         inclusion: Inclusion = ALL_NODES,
     ) -> DomainCounts:
-        """Return the counts of matching pods by domain.
+        """Return the counts of the pods in ``namespace`` that ``selector`` matches, by domain.
 
-        A node without the label ``topology_key`` is in the domain ``""``. If ``required_keys`` contains that key, such
-        a node is not counted.
+        A node is counted if it has labels with all ``required_keys``, and ``inclusion`` admits it. A counted node
+        without the label ``topology_key`` is in the domain ``""``.
         """
         ...
 
@@ -205,12 +207,12 @@ class PodTerms(Protocol):
     """Pod counts that the snapshot maintains for pod affinity and anti-affinity terms.
 
     Bound and assumed pods on nodes with the label ``topology_key`` are counted, terminating pods included. Finished
-    pods are not counted. The first query with new arguments can raise ``Unprepared``. Each query raises ``NotDecoded``
-    if no plugin declares ``Part.POD_AFFINITY``.
+    pods are not counted. Each query can raise ``Unprepared``, above all the first with new arguments. Each query raises
+    ``NotDecoded`` if no plugin declares ``Part.POD_AFFINITY``.
     """
 
     def peers(self, peers: Peers, topology_key: str) -> DomainCounts:
-        """Return the number of pods by domain. ``peers``: pods that a term of the evaluated pod selects."""
+        """Return the number of ``peers`` by domain. ``peers``: pods that a term of the evaluated pod selects."""
         ...
 
     def refusing(self, newcomer: Newcomer) -> Mapping[str, DomainCounts]:
@@ -221,12 +223,12 @@ class PodTerms(Protocol):
         ...
 
     def weights(self, newcomer: Newcomer, hard_weight: int) -> Mapping[str, Mapping[str, int]]:
-        """Return, by topology key and domain, the sum of the weights of other pods' preferred terms that match the
-        newcomer.
+        """Return, by topology key and domain, the sum of the weights of other pods' terms that match the newcomer.
 
-        The weights of preferred anti-affinity terms are negative. A required affinity term has the weight
-        ``hard_weight``; 0 leaves such terms out. A topology key is present if any pod has a matching term with that
-        key; a domain with the sum 0 can be absent. The mapping is live, so it is valid until the next ``await``.
+        These are preferred terms, and required affinity terms with the weight ``hard_weight``; 0 leaves the latter out.
+        The weights of preferred anti-affinity terms are negative. A topology key is present if any counted pod has a
+        matching term with that key; a domain with the sum 0 can be absent. The mapping is live, so it is valid until
+        the next ``await``.
         """
         ...
 

@@ -35,8 +35,8 @@ class DefaultSelectors:
         self._memo = Memo[tuple[Any, ...], Selector](_MEMO_BYTES)
 
     def of(self, pod: Pod) -> Selector:
-        """Return the derived selector; ``EVERYTHING`` if no Service selects the pod, and no object of the other
-        ``KINDS`` owns it.
+        """Return the derived selector; ``EVERYTHING`` if neither a Service that selects the pod nor the pod's owner has
+        requirements. Raises ``Unreadable``.
         """
         stamp = tuple(self._objects.version(kind, pod.namespace) for kind in KINDS)
         key = (pod.namespace, pod.labels, pod.owner, stamp)
@@ -55,8 +55,9 @@ class DefaultSelectors:
         return selector((*merged.values(), *owned)) if merged or owned else EVERYTHING
 
     def _owner_requirements(self, pod: Pod, merged: dict[str, Requirement]) -> tuple[Requirement, ...]:
-        """Return the requirements of the owner's selector. If the owner is a ReplicationController, return none, and
-        add its requirements to ``merged``, where they replace those with the same key.
+        """Return the requirements of an owner that is a ReplicaSet or StatefulSet; for any other owner, return none.
+
+        The requirements of a ReplicationController are added to ``merged``, where they replace those with the same key.
         """
         owner = pod.owner
         if owner is None:

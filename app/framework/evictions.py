@@ -59,7 +59,8 @@ class BudgetState:
 class BudgetLedger:
     """Budgets of a cluster during a sequence of simulated evictions and placements.
 
-    ``readable``: returns the budgets of a namespace, without those that cannot be read; default ``objects``.
+    ``readable``: returns the budgets of a namespace, without those that cannot be read. The default is
+    ``objects.in_namespace``, which raises ``Unreadable`` if one cannot be read.
     """
 
     def __init__(self, objects: Objects, readable: BudgetsIn | None = None) -> None:
@@ -69,7 +70,7 @@ class BudgetLedger:
         self._guarding: dict[tuple[str, LabelSet], Sequence[BudgetState]] = {}
 
     def guarding(self, pod: Pod) -> Sequence[BudgetState]:
-        """Return the budgets that select the pod, sorted by name."""
+        """Return the budgets that select the pod, sorted by name. Raises the exceptions of ``readable``."""
         key = (pod.namespace, pod.labels)
         if key not in self._guarding:
             budgets = self._readable(POD_DISRUPTION_BUDGETS, pod.namespace)
@@ -80,7 +81,7 @@ class BudgetLedger:
     def refusal(self, pod: Pod) -> str:
         """Return why the Eviction API refuses to evict the pod now; empty if it does not refuse.
 
-        If a budget of the namespace cannot be read, the pod is refused, because the budget might select it.
+        If a budget of the namespace cannot be read, the eviction is refused, because the budget might select the pod.
         """
         if _is_unguarded(pod):
             return ""

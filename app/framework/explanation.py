@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Table(Struct, frozen=True):
-    """Table of facts in an explanation. ``rows``: one value per column."""
+    """Table of facts in an explanation. Each of the ``rows`` has one value per column."""
 
     title: str
     columns: tuple[str, ...]
@@ -19,9 +19,10 @@ class DomainLimit(Struct, frozen=True):
     """Topology spread constraint, with its counts by domain. A domain is a value of the node label ``key``.
 
     ``terms``: the constraint's parameters as text, for example ``maxSkew 1``. ``pods``: number of counted pods by
-    domain. ``nodes``: number of counted nodes by domain. ``full``: domains in which the pod would violate the
-    constraint. ``minimum``: smallest number of pods of a domain; 0 if there are fewer domains than ``minDomains``, and
-    then ``lacks_domains`` is true. ``is_hard``: false for ``ScheduleAnyway``, which rejects no node.
+    domain. ``nodes``: number of counted nodes by domain. ``full``: domains in which the pod would violate a hard
+    constraint; empty for a soft one. ``minimum``: smallest number of pods of a domain; 0 if there are fewer domains
+    than ``minDomains``, and then ``lacks_domains`` is true. ``is_hard``: false for a constraint that rejects no node:
+    ``ScheduleAnyway``, or soft by the option ``fallback``.
     """
 
     key: str
@@ -51,11 +52,11 @@ class HomeKeeper(Struct, frozen=True, rename="camel"):
 class HomeFacts(Struct, frozen=True, rename="camel"):
     """Home of a pod, as the decision about this pod sees it.
 
-    ``annotation``: key of the owner's annotation that records the home. ``node``: empty if there is no home yet.
-    ``cause``: why the home has this ``state``. ``policy_source``: origin of the policy. ``effect``: what the plugin
-    does, as text. ``waits``: true if the pod waits for its home. ``since`` and ``until``: start and end of the grace
-    period, in RFC 3339; empty before it starts, or if there is none. ``recorded``: false for a home that the owner does
-    not record yet.
+    ``annotation``: key of the owner's annotation that records the home. ``node``: empty if there is no home.
+    ``cause``: why the home has this ``state``; can be empty. ``policy_source``: origin of the policy. ``effect``: what
+    the plugin does, as text. ``waits``: true if the pod waits for its home. ``since`` and ``until``: start and end of
+    the grace period, in RFC 3339; empty before it starts, or if there is none. ``recorded``: false for a home that the
+    owner does not record yet.
     """
 
     owner: HomeKeeper
@@ -75,11 +76,12 @@ class HomeFacts(Struct, frozen=True, rename="camel"):
 class Explanation(Struct, frozen=True):
     """Facts behind a plugin's verdict, with the names and numbers that a reason must not contain.
 
-    ``unblock``: hints, each with one change that would make the plugin accept a node. ``later``: function for slow
+    ``unblock``: hints, for example a change that would make the plugin accept a node. ``later``: function for slow
     additions, for example the verdicts of ``handle.profile.why``. It is called with the names of the nodes that pass
-    the profile's filters. Its additions are left out if it fails or takes longer than 6 seconds. ``limits``: topology
-    spread constraints, if the plugin is PodTopologySpread. The Event ``SpreadBlocked`` and the list of skews show them.
-    ``home``: home of the pod, if the plugin manages homes and the pod has or would get one.
+    all judged filters. Its additions are left out if it fails or takes longer than 6 seconds, and their ``home``
+    always. ``limits``: topology spread constraints, if the plugin is PodTopologySpread. The Event ``SpreadBlocked`` and
+    the list of skews show them. ``home``: home of the pod, if the plugin manages homes and the pod has or would get
+    one.
     """
 
     tables: tuple[Table, ...] = ()

@@ -11,10 +11,10 @@ from app.kube.kinds import Kind
 from app.kube.meta_v1 import ObjectKey
 
 AT_ONCE: Final = 256
-"""Number of ordinary objects after which ``catch_up`` stops, because they take some milliseconds to process."""
+"""Cost (number of ordinary objects) at which ``catch_up`` stops, because so many take some milliseconds to process."""
 
 _STEP: Final = 64
-"""Number of ordinary objects that one step of ``Unprepared`` processes."""
+"""Cost (number of ordinary objects) at which one step of ``Unprepared`` ends."""
 
 
 class Following:
@@ -23,7 +23,7 @@ class Following:
     ``take`` is called with the namespace and name of an object, which might have been deleted. It updates the derived
     data and returns its own cost, as the number of ordinary objects that take the same time. ``restart`` is called to
     discard all derived data; then every object is processed again. After ``Unprepared``, the next ``catch_up``
-    continues where the last one stopped.
+    continues with the objects that are left.
     """
 
     def __init__(
@@ -68,8 +68,9 @@ class Following:
                 return
 
     def _processed(self) -> Iterator[int]:
-        """Process one object per iteration and yield its cost: changed objects first, then, after a ``restart``, all
-        others.
+        """Process one object per iteration and yield its cost: changed objects first, the latest change at the front.
+
+        After a ``restart``, all objects follow.
         """
         while self._changed:
             count = self._take(*next(reversed(self._changed)))

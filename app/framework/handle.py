@@ -35,15 +35,18 @@ class WaitingPod(Protocol):
         ...
 
     def pending_plugins(self) -> Collection[str]:
-        """Return the names of the plugins that have not allowed the pod yet."""
+        """Return the names of the plugins that returned Wait and have not allowed the pod yet."""
         ...
 
     def allow(self, plugin: str) -> None:
-        """Allow the pod for this plugin. Once no plugin is pending, the pod proceeds to binding."""
+        """Allow the pod for this plugin. Once no plugin is pending, the pod proceeds to binding.
+
+        No effect if the pod was rejected.
+        """
         ...
 
     def reject(self, plugin: str, message: str) -> bool:
-        """Reject the pod, so that it is not bound. Return ``False`` if it was already allowed or rejected."""
+        """Reject the pod, so that it is not bound. Return ``False``, without an effect, if it no longer waits."""
         ...
 
 
@@ -76,7 +79,10 @@ class DryRun(Protocol):
         ...
 
     def remove_pod(self, pod: Pod) -> None:
-        """Remove a pod from the simulated node. Raises if a plugin fails; let that exception propagate."""
+        """Remove a pod from the simulated node. Raises ``KeyError`` if the node does not have the pod.
+
+        Raises another exception if a plugin fails; let it propagate.
+        """
         ...
 
     def add_pod(self, pod: Pod) -> None:
@@ -87,7 +93,8 @@ class DryRun(Protocol):
         """Run the profile's filters on the simulated node, both with and without the pods nominated to it.
 
         Works like kube-scheduler's ``RunFilterPluginsWithNominatedPods``. Returns the status of the first filter that
-        rejects the node, or Success. An exception of a filter becomes an Error status with the plugin's name.
+        rejects the node, or Success. An exception of a filter becomes an Error status with the plugin's name, except
+        ``Unprepared``, which is raised.
         """
         ...
 
@@ -99,8 +106,9 @@ Sleep = Callable[[float], Awaitable[None]]
 class NodeVerdict(Struct, frozen=True):
     """Verdict of the in-tree filters on one pod and node, for messages only.
 
-    ``reasons``: constant texts of the filters that reject the pod. ``unasked``: names of the filters that did not run
-    or failed. The node is known to be feasible only if both are empty.
+    ``reasons``: constant texts of the filters that reject the pod. ``unasked``: names of the filters that failed or
+    could not run, for example because the node cannot be read. Filters that only the profile itself can run are not
+    named; if both fields are empty, only these can still reject the pod there.
     """
 
     reasons: tuple[str, ...] = ()
@@ -112,7 +120,7 @@ Why = Callable[[Pod, str], Awaitable[NodeVerdict]]
 """
 
 NOT_KNOWN: Final = NodeVerdict((), ("any in-tree filter",))
-"""Verdict if no filter could run."""
+"""Verdict if no filter ran, for example in a handle without access to the in-tree filters."""
 
 
 async def _unknown_verdict(_pod: Pod, _node_name: str) -> NodeVerdict:
@@ -138,11 +146,12 @@ def _no_filters(_state: CycleState, _pod: Pod, _node: NodeInfo) -> NoReturn:
 class Fallbacks(Protocol):
     """Hard spread constraints that are soft for single pods (the option ``fallback`` of PodTopologySpread).
 
-    A constraint becomes soft for a pod after it alone has kept the pod from every node for the time set by ``enable``.
+    A constraint becomes soft for a pod once, in all evaluations over the time set by ``enable``, a node would have fit
+    without this constraint. Only one constraint of a pod is soft at a time: the one that had blocked it longest.
     """
 
     def enable(self, after: float) -> None:
-        """Begin to observe the profile's pods. ``after``: seconds until a constraint that blocks a pod becomes soft."""
+        """Begin to observe the profile's pods. ``after``: seconds for which a constraint must block a pod."""
         ...
 
     def relaxed(self, pod: Pod) -> Collection[str]:
@@ -154,7 +163,7 @@ class Fallbacks(Protocol):
 
 
 class NoFallbacks:
-    """``Fallbacks`` without soft constraints, used where no pods are observed, such as for saved clusters."""
+    """``Fallbacks`` without soft constraints; the default in ``ProfileContext``."""
 
     def enable(self, after: float) -> None:
         pass
@@ -209,8 +218,9 @@ class ProfileContext(Struct, frozen=True):
     example ``1.36``, whose in-tree plugins and defaults the profile follows. ``dry_run`` starts a dry run for a pod
     whose state PreFilter has prepared. ``why`` runs in-tree filters on one node, including filters that the profile
     does not have. Its verdict is for messages, never for decisions. ``is_sample`` takes the number of names in a filter
-    request. It returns True if kube-scheduler might have left out nodes that pass its own filters. ``fallbacks`` has
-    the spread constraints of waiting pods that are soft now. ``known_domains`` has domains without nodes.
+    request. It returns True if kube-scheduler might have left out nodes that pass its own filters, and the sampling
+    guard is on. ``fallbacks``: hard spread constraints that are soft for single pods now. ``known_domains``: domains
+    that the profile knows, also while no node is in them.
     """
 
     serves: Callable[[str], bool] = _any_scheduler
@@ -225,7 +235,7 @@ class ProfileContext(Struct, frozen=True):
 class Handle(Struct, frozen=True):
     """Services through which a plugin reaches the cluster and the engine.
 
-    ``waiting`` holds the pods that wait at Permit. ``event_recorder`` records Events on an object, like
+    ``waiting``: the pods that wait at Permit, of every profile. ``event_recorder`` records Events on an object, like
     kube-scheduler's ``Handle.EventRecorder``. ``activate`` makes the scheduler retry pending pods, like
     kube-scheduler's ``Handle.Activate``. ``is_asked`` returns True during a read-only request, for example ``explain``.
     During such a request, a plugin must not change its own state.

@@ -13,8 +13,8 @@ from app.framework.node_info import NodeInfo
 class ImageState(Struct, frozen=True):
     """Number of ``nodes`` that have an image, and its ``size`` in bytes.
 
-    If the size differs between nodes, for example by architecture, ``size`` is that on the node that has been in the
-    snapshot longest.
+    If the size differs between these nodes, for example by architecture, ``size`` is that on the one that has been in
+    the snapshot longest.
     """
 
     size: int
@@ -55,7 +55,7 @@ class NodeLister(Protocol):
 
     @property
     def generation(self) -> int:
-        """Number that changes when a node is added or deleted, or a decoded field other than resourceVersion changes.
+        """Number that changes when a node is added or deleted, or its decoded fields change, except resourceVersion.
 
         While it is unchanged, data derived from Node objects alone stays valid. Heartbeats and pods do not change it.
         """

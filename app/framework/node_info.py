@@ -13,7 +13,7 @@ from app.kube.requests import ResourceList
 
 
 class NodeInfo:
-    """Node of the snapshot with its pods. ``pods``: bound and assumed pods by UID, terminating ones included.
+    """Node with its pods. ``pods``: bound and assumed pods by UID, terminating ones included.
 
     Totals of the pods, for example their requests, exist only if a plugin declares the ``Part`` that the property's
     docstring names. Otherwise reading the property raises ``NotDecoded``. Plugins must not change a node info.
@@ -87,12 +87,12 @@ class NodeInfo:
         return NodeInfo(node, self.pods, self._totals)
 
     def with_pods(self, pods: Iterable[Pod]) -> NodeInfo:
-        """Return a copy with ``pods`` added."""
+        """Return a copy with ``pods`` added. An added pod replaces a pod with the same UID."""
         added = {pod.uid: pod for pod in pods}
         return NodeInfo(self.node, {**self.pods, **added}, self._totals and self._totals_without(added, added.values()))
 
     def without_pods(self, uids: Collection[str]) -> NodeInfo:
-        """Return a copy without the pods of ``uids``."""
+        """Return a copy without the pods that have these UIDs."""
         stay = {uid: pod for uid, pod in self.pods.items() if uid not in uids}
         return NodeInfo(self.node, stay, self._totals and self._totals_without(uids))
 

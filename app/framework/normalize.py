@@ -14,9 +14,9 @@ def default_normalize(scores: Mapping[K, int], *, reverse: bool = False) -> dict
     """Scale ``scores`` so that the largest becomes 100; fractions are truncated.
 
     ``reverse``: subtract each result from 100, for scores where lower is better. If no score is above 0, scores are
-    unchanged, or all become 100 with ``reverse``. A negative score next to positive scores becomes a result below 0, or
-    above 100 with ``reverse``; the engine replaces such a result with 0. Source of the rule: ``DefaultNormalizeScore``
-    in ``framework/plugins/helper`` of Kubernetes 1.36.
+    unchanged, or all become 100 with ``reverse``. A negative score next to positive scores can become a result below
+    0, or above 100 with ``reverse``; the engine replaces such a result with 0. Source of the rule:
+    ``DefaultNormalizeScore`` in ``framework/plugins/helper`` of Kubernetes 1.36.
     """
     largest = max(scores.values(), default=0)
     if largest <= 0:

@@ -16,8 +16,8 @@ Object = TypeVar("Object", bound=KubeObject)
 class Objects(Protocol):
     """Objects of the kinds that the plugin declared with ``Needs.kinds`` or ``writes``.
 
-    Access to another kind, or to pods and nodes, raises ``LookupError``. A lookup of an object that exists but cannot
-    be decoded raises ``Unreadable``.
+    The methods down to ``changed`` raise ``LookupError`` for any other kind, and for pods and nodes. ``get`` and
+    ``in_namespace`` raise ``Unreadable`` if an object exists but cannot be decoded.
 
     A plugin must let both exceptions propagate. After ``Unreadable`` the verdict is an Error that names the object.
     """
@@ -46,9 +46,9 @@ class Objects(Protocol):
         ...
 
     def changed(self, kind: Kind[Object], seen: int) -> Collection[tuple[ObjectKey, Object | None]] | None:
-        """Return (key, object) for each object that has changed since ``version(kind)`` was ``seen``.
+        """Return (key, object) for each object that was added, changed or deleted since ``version(kind)`` was ``seen``.
 
-        The object is ``None`` if it was deleted.
+        The object is its present version; ``None`` if it was deleted.
 
         Returns ``None`` if the changes are unknown, for example at the first call. In that case, any object might have
         changed.
@@ -66,8 +66,9 @@ class Objects(Protocol):
     def by_controller(self, kind: Kind[Any]) -> Mapping[str, Mapping[str, Pod]]:
         """Return all pods with a controller of this kind, by the controller's UID, then by pod UID.
 
-        Pending, assumed, bound and terminating pods of all namespaces are included. The mapping is live, so call this
-        once, when the plugin is created.
+        Pending, assumed, bound and terminating pods of all namespaces are included, finished ones are not. Controllers
+        of an equally named kind of another API group are included, too. The mapping is live, so call this once, when
+        the plugin is created.
         """
         ...
 
@@ -80,11 +81,11 @@ class Objects(Protocol):
         ...
 
     def has_node(self, name: str) -> bool:
-        """Return True if the snapshot has the node, possibly in an older version than the API server."""
+        """Return True if the snapshot has the node, even if its newest version cannot be decoded."""
         ...
 
     def misses_node(self, name: str) -> bool:
-        """Return True if the node does not exist. A node that exists but cannot be decoded gives False."""
+        """Return True if the snapshot knows no node of this name. A node that cannot be decoded gives False."""
         ...
 
 
@@ -95,7 +96,7 @@ class WriteConflict(Exception):
 
 
 class ObjectGone(Exception):
-    """Error: the object to write to no longer exists."""
+    """Error: the object to write to no longer exists, or the namespace of a new object does not exist."""
 
 
 class Unreadable(Exception):
@@ -109,14 +110,15 @@ class Unreadable(Exception):
 
 
 class NotServed(OSError):
-    """Error: the API server does not serve the kind, because its CustomResourceDefinition is not installed."""
+    """Error: the API server does not serve the kind, for example because its CustomResourceDefinition is missing."""
 
 
 class Writer(Protocol):
     """Writes annotations to the cluster's objects for a plugin, and whole objects of Homeport's own kinds.
 
     All writes use optimistic concurrency and are in the snapshot when the call returns. Each can raise
-    ``WriteConflict``, ``ObjectGone`` or ``OSError``, for example ``NotServed``.
+    ``WriteConflict``, ``ObjectGone``, ``NotServed``, or another ``OSError``, after which the write might nevertheless
+    have taken effect.
     """
 
     async def annotate(
@@ -128,8 +130,8 @@ class Writer(Protocol):
         ...
 
     async def create(self, kind: Kind[AnnotatedObject], namespace: str, name: str, spec: Mapping[str, Any]) -> None:
-        """Create an object. Raises ``WriteConflict`` if the name is taken, ``ObjectGone`` if the namespace
-        terminates.
+        """Create an object. Raises ``WriteConflict`` if the name is taken, ``ObjectGone`` if the namespace does not
+        exist, and ``OSError`` if it terminates.
         """
         ...
 

@@ -39,7 +39,7 @@ class Part(Enum):
     """Host ports."""
 
     IMAGES = "spec.images"
-    """Images of the pod's containers; for nodes, images present on the node."""
+    """Images of the pod's containers and image volumes; for nodes, images present on the node."""
 
     PREFERRED_AFFINITY = "spec.preferred_affinity"
     SCHEDULING_GATES = "spec.scheduling_gates"

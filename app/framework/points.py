@@ -10,7 +10,7 @@ protocol. Each verb runs these points:
     all         required_objects; the objects that it names are read from the API server first
     bind        pre_filter and filter again on the newest snapshot, also those of the profile's bindRecheck; reserve,
                 permit, pre_bind, bind, post_bind; unreserve in reverse order on any failure
-    cycle       all deciding points, and pre_enqueue, post_filter and less, which the extender protocol lacks
+    cycle       the points of filter and prioritize, and pre_enqueue and post_filter; less for several pods
     none        run: in the background, in the replica that is the leader
 
 A plugin declares the inputs of its verdicts once, by ``PluginSpec.reads`` and ``parts``. From them the engine derives
@@ -63,7 +63,7 @@ class Plugin(Protocol):
         return ()
 
     def explain(self, pod: Pod, nodes: Candidates) -> Explanation:
-        """Return the facts behind the plugin's verdict. Called on an operator's request, never on the hot path."""
+        """Return the facts behind the plugin's verdict. Called for queries and Events, never on the hot path."""
         return Explanation()
 
     def object_changed(self, kind: Kind[Any], old: Any, new: Any) -> None:
@@ -84,7 +84,7 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class PreEnqueuePlugin(Plugin, Protocol):
-    """Admits pods to the scheduling queue; called before a pod enters the queue of a scheduler that calls Homeport."""
+    """Admits pods to the scheduling queue. Homeport calls it at the start of a cycle, and for queries about a pod."""
 
     @abstractmethod
     def pre_enqueue(self, pod: Pod) -> Status:
@@ -116,11 +116,11 @@ class PreFilterPlugin(Plugin, Protocol):
         ...
 
     def add_pod(self, state: CycleState, pod: Pod, added: Pod, node: NodeInfo) -> Status:
-        """Update the state of ``pre_filter`` for a pod that a dry run adds. Return Success or an error."""
+        """Update the state of ``pre_filter`` for a pod that a dry run or a nomination adds. Return Success or Error."""
         return SUCCESS
 
     def remove_pod(self, state: CycleState, pod: Pod, removed: Pod, node: NodeInfo) -> Status:
-        """Update the state of ``pre_filter`` for a pod that a dry run removes. Return Success or an error."""
+        """Update the state of ``pre_filter`` for a pod that a dry run removes. Return Success or Error."""
         return SUCCESS
 
 
@@ -142,21 +142,21 @@ class FilterPlugin(Plugin, Protocol):
     def filter_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> FilterResult:
         """Filter all nodes in one call. Override it if that is faster; the result must equal that of ``filter``.
 
-        Return the passing nodes in the order of ``nodes.names``. Reasons of rejections are computed when first read.
+        Return the passing nodes in the order of ``nodes.names``. Rejections can be computed when they are first read.
         """
         statuses = {it.name: self.filter(state, pod, it) for it in nodes}
         passed = [name for name, status in statuses.items() if status.is_success]
         return FilterResult(passed, {name: it for name, it in statuses.items() if not it.is_success})
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
-        """Return the nodes of ``passed`` that still pass, in order. Reasons of rejections are computed when read.
+        """Return the nodes of ``passed`` that still pass, in order. Rejections can be computed when first read.
 
         Use it for a rule like "this node if feasible, else any". ``filter`` cannot express such a rule, because it sees
         one node at a time. Bind, preemption and dry runs check one node, so they never call ``filter_last``. ``nodes``
         are all nodes of the search, including those that a PreFilter left out. ``passed`` are the nodes that passed
-        every filter and every earlier ``filter_last``; there is at least one. Called by searches (filter, cycle,
-        explain, evaluate, the sampling guard), unless PreFilter returned Skip. Its rejections are never cached, because
-        they depend on both sets of nodes. So the rejections can also depend on a clock.
+        every filter and every earlier ``filter_last``; there is at least one. Called by all searches, for example
+        filter, cycle and explain, unless PreFilter returned Skip. Its rejections are never cached, because they depend
+        on both sets of nodes. So the rejections can also depend on a clock.
         """
         return FilterResult(passed, {})
 
@@ -261,7 +261,7 @@ class ScorePlugin(Plugin, Protocol):
         return ScoreClasses.by_value([self.score(state, pod, it) for it in nodes])
 
     def normalize(self, state: CycleState, pod: Pod, scores: Mapping[Any, int]) -> Mapping[Any, int]:
-        """Scale the raw scores, by class, to 0..100; each class has at least one candidate.
+        """Scale the raw scores, by class, to 0..100. Only ``score_nodes`` can add classes without a candidate.
 
         If a result is outside 0..100, the nodes of its class get 0.
         """

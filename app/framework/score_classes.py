@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class SparseClasses(Sequence[Hashable]):
-    """Class of each node in ``names``: its entry in ``others``, otherwise ``usual``."""
+    """Class of each node in ``names``: its entry in ``others``, otherwise ``usual``. ``others`` has no other nodes."""
 
     __slots__ = ("names", "others", "usual")
 
@@ -38,7 +38,7 @@ class SparseClasses(Sequence[Hashable]):
 
 
 class ScoreClasses(Struct, frozen=True):
-    """Scores of many nodes. ``of``: class of each node, in order of the candidates. ``scores``: score of each class.
+    """Scores of many nodes. ``of``: class of each node, in order of the candidates. ``scores``: score by class.
 
     There are far fewer classes than nodes, so normalizing, weighting and scaling compute one score per class.
     """
@@ -46,7 +46,7 @@ class ScoreClasses(Struct, frozen=True):
     of: Sequence[Hashable]
     scores: Mapping[Any, int]
     all_used: bool = False
-    """True if each class in ``scores`` has a node."""
+    """True if each class in ``scores`` certainly has a node; False if this is unknown."""
 
     @classmethod
     def by_value(cls, scores: Sequence[int]) -> Self:

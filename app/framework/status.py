@@ -46,8 +46,9 @@ _REJECTED: Final = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Cod
 class Status(Struct, frozen=True):
     """Result of a plugin at an extension point. ``plugin``: its name, set by the engine.
 
-    ``reasons``: texts for kube-scheduler's message; those of a rejection are constant. ``until``: time in seconds since
-    1970 at which a cached verdict expires and the node is evaluated again; ``None`` if the verdict does not expire.
+    ``reasons``: texts for kube-scheduler's message. A filter's reasons are constant, without names or numbers.
+    ``until``: time in seconds since 1970 at which a cached verdict expires and the node is evaluated again; ``None`` if
+    the verdict does not expire.
     """
 
     code: Code
@@ -85,7 +86,10 @@ def distinct(statuses: Collection[Status]) -> dict[int, Status]:
 
 
 TOO_LONG: Final = "node(s) can't be judged: the pod's {} is longer than 64 KiB"
-"""Reason of plugins that need a part of the pod that was too long to decode. Such a pod is rejected as unresolvable."""
+"""Format of the reason with which a plugin rejects a pod if it needs a part (``{}``) that was too long to decode.
+
+Such a rejection is unresolvable.
+"""
 
 SUCCESS: Final = Status(Code.SUCCESS)
 SKIP: Final = Status(Code.SKIP)
@@ -97,12 +101,12 @@ def success(*, until: float) -> Status:
 
 
 def unschedulable(*reasons: str, until: float | None = None) -> Status:
-    """Return a rejection that preemption might resolve. Reasons are constant texts without names or numbers."""
+    """Return a rejection that preemption might resolve. A filter's reasons must be constant, see ``Status``."""
     return Status(Code.UNSCHEDULABLE, reasons, until=until)
 
 
 def unresolvable(*reasons: str, until: float | None = None) -> Status:
-    """Return a rejection that preemption cannot resolve. Reasons are constant texts without names or numbers."""
+    """Return a rejection that preemption cannot resolve. A filter's reasons must be constant, see ``Status``."""
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons, until=until)
 
 

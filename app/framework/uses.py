@@ -10,7 +10,7 @@ from app.kube.kinds import Kind
 
 
 class Use(Struct, frozen=True):
-    """Access of a plugin to a kind, which it lists and watches.
+    """Access that a plugin needs to a kind. Homeport lists and watches the kind.
 
     ``looks_up``: True if single objects are also read from the API server, because the watch might not have delivered
     them yet. ``writes``: the plugin's writes, described for users; empty if there are none. ``whole``: True if the

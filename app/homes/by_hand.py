@@ -1,4 +1,4 @@
-"""Commands that change a home by hand: each writes one annotation of one object, with the user's kubeconfig.
+"""Commands that change a home by hand: each changes one annotation of one object, with the user's kubeconfig.
 
 A Home object can remember the home of a deleted object, for a new object of the same name. Releasing such a home
 deletes the Home object.
@@ -26,7 +26,7 @@ from app.kube.homes_v1alpha1 import API_VERSION, KIND, HomeRecord, RecordedKeepe
 from app.kube.names import is_subdomain, shown
 
 _ATTEMPTS: Final = 5
-"""Maximum number of attempts. Another one follows only if the object changed meanwhile."""
+"""Maximum number of attempts. Another one follows only if the object or its Home changed meanwhile."""
 
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
@@ -34,7 +34,10 @@ _CONFLICT: Final = 409
 
 
 class ByHandError(Exception):
-    """Raised if nothing was changed, or if the outcome is unknown. The message is for the user."""
+    """Raised if the command failed, or if its outcome is unknown. The message is for the user.
+
+    Nothing was changed, except that ``release`` can already have deleted the Home object.
+    """
 
 
 class MissingObject(ByHandError):
@@ -78,7 +81,7 @@ _OBJECT: Final = Decoder[_Object](_Object)
 class Released(Struct, frozen=True):
     """Result of a release. ``before``: the former home; empty if there was none.
 
-    ``remembered``: true if it was the remembered home of a deleted object.
+    ``remembered``: true if the object does not exist, so that only its remembered home was released.
     """
 
     before: str
@@ -88,17 +91,17 @@ class Released(Struct, frozen=True):
 async def change(login: Login, target: AnnotationTarget, value: str | None, *, check_node: bool = False) -> str:
     """Set the annotation, or remove it with ``None``. Return its former value; empty if there was none.
 
-    Writes nothing if the annotation already has this value. ``check_node``: ``value`` must name a node. Raises
-    ``ByHandError``, and ``CredentialsError`` without a usable kubeconfig.
+    Writes nothing if the annotation already has this value. ``check_node``: ``value`` must name an existing node.
+    Raises ``ByHandError``, and ``CredentialsError`` without a usable kubeconfig.
     """
     async with KubeClient(login.credentials()) as client:
         return await changed(client, target, value, check_node=check_node)
 
 
 async def release(login: Login, target: AnnotationTarget) -> Released:
-    """Remove the annotation. If there is none, delete the Home object that remembers a home under the object's name.
+    """Remove the annotation. If there is none, delete the Home object of a deleted object with this name.
 
-    Raises ``ByHandError`` and ``CredentialsError``.
+    Raises ``ByHandError``, also if neither the object nor such a Home exists, and ``CredentialsError``.
     """
     async with KubeClient(login.credentials()) as client:
         return await released(client, target)
@@ -136,7 +139,7 @@ def _user_errors(client: KubeClient, target: AnnotationTarget) -> Iterator[None]
 
 
 async def _released(client: KubeClient, target: AnnotationTarget) -> Released:
-    """Release the home. Raises ``ByHandError`` and ``KubeError``."""
+    """Release the home, see ``release``. Raises ``ByHandError`` and ``KubeError``."""
     for _ in range(_ATTEMPTS):
         gone: MissingObject | None = None
         uid: str | None = None  # ``None``: no such object; an empty text could equal an empty UID in a Home
@@ -177,7 +180,7 @@ async def _delete_unchanged(client: KubeClient, resource: Resource, home: HomeRe
 async def _remembered(
     client: KubeClient, resource: Resource, target: AnnotationTarget, *, is_there: bool
 ) -> HomeRecord | None:
-    """Return the Home under the object's name; ``None`` if there is none, or if its owner is another object.
+    """Return the Home for the object's kind, name and slot, whatever the UID of its owner; ``None`` if there is none.
 
     ``is_there``: true if the object exists. Raises ``ByHandError`` and ``KubeError``.
     """
@@ -198,7 +201,10 @@ async def _remembered(
 
 
 async def _lookup(client: KubeClient, target: AnnotationTarget) -> tuple[Resource, _Object]:
-    """Read the object. Raises ``MissingObject`` if it does not exist, ``ByHandError``, and ``KubeError``."""
+    """Return the object's resource, and the object.
+
+    Raises ``MissingObject`` if the object or its kind does not exist, ``ByHandError``, and ``KubeError``.
+    """
     resource = await client.resolve(target.api_version, target.kind)
     if resource is None:
         raise MissingObject(f"the cluster does not serve {target.api_version} {target.kind}")
@@ -208,7 +214,10 @@ async def _lookup(client: KubeClient, target: AnnotationTarget) -> tuple[Resourc
 async def _write(
     client: KubeClient, resource: Resource, target: AnnotationTarget, obj: _Object, value: str | None
 ) -> str:
-    """Write the annotation, and return its former value. Raises ``ByHandError`` and ``KubeError``."""
+    """Set the annotation, or remove it with ``None``; return its former value.
+
+    Raises ``ByHandError`` and ``KubeError``.
+    """
     before = obj.value(target)
     for _ in range(_ATTEMPTS):
         metadata = {"resourceVersion": obj.metadata.resource_version, "annotations": {target.annotation: value}}
@@ -240,7 +249,10 @@ async def _read(client: KubeClient, resource: Resource, target: AnnotationTarget
 
 
 async def _require_node(client: KubeClient, name: str) -> None:
-    """Raise ``ByHandError`` if the node does not exist, or if this cannot be checked."""
+    """Raise ``ByHandError`` if the node does not exist, or if the user is not allowed to read it.
+
+    Raises ``KubeError`` if the check fails for another reason.
+    """
     anyway = "--force skips this check"
     if not is_subdomain(name):
         raise ByHandError(f"{shown(name)} cannot be the name of a node: {anyway}")

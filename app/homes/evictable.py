@@ -22,9 +22,9 @@ _LAUNCHER: Final = ("kubevirt.io", "virt-launcher")
 
 
 def why_never_evicted(homes: HomeLists, framework: Framework | None, pod: Pod) -> str:
-    """Return why the pod is never evicted; empty if it can be. ``framework``: of the pod's profile, if it has one.
+    """Return why the pod is never evicted; empty if it can be evicted.
 
-    Raises ``PluginError``.
+    ``framework``: framework of the pod's profile; ``None`` if the pod has no profile. Raises ``PluginError``.
     """
     if pod.owner is not None and pod.owner.kind in _CONTROLLERS:
         return _CONTROLLERS[pod.owner.kind]

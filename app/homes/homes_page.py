@@ -125,9 +125,9 @@ class HomesQuery(KnownQuery):
     contradictory: bool | None = Field(default=None, description="True: homes with a contradiction.")
 
     def admits(self, home: Home) -> bool:
-        """Return true if the home matches all given parameters, regardless of its page.
+        """Return true if the home matches all given parameters, except ``label_selector`` and those of the paging.
 
-        An entry without a home, for a pod, matches only with the ``state`` none.
+        An entry for a pod without a home matches only with the ``state`` none.
         """
         owner = home.owner
         texts = (
@@ -152,7 +152,7 @@ class HomesQuery(KnownQuery):
 
 
 class _Page(Struct):
-    """Result of ``_paged``. ``remaining``: number of matching homes on later pages."""
+    """Result of ``_paged``. ``places``: places of ``homes``, sorted. ``remaining``: number of homes on later pages."""
 
     places: list[Place] = []
     homes: dict[Place, Home] = {}
@@ -167,7 +167,7 @@ def homes_router(
 ) -> APIRouter:
     """Create the router. It reads the snapshot in short steps and changes nothing.
 
-    ``pod_of``: returns a pod by namespace and name.
+    ``pod_of``: returns a pod by namespace and name; ``None`` if there is none.
     """
     router = APIRouter(prefix="/api/v1", tags=["operator"])
 
@@ -194,9 +194,9 @@ def homes_router(
 
 
 async def unusable_homes(homes: HomeLists, most: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return the number of homes that are away or orphaned, and the first ``most`` of them as ``ListedHome``.
+    """Return the number of homes that are away or orphaned, and the first ``most`` of them, sorted by place.
 
-    Raises ``VerbFailure``.
+    The homes are in the form of ``ListedHome``. Raises ``VerbFailure``.
     """
     page = _Page()
     try:
@@ -213,9 +213,10 @@ def _paged(
     after: Place | None,
     page: _Page,
 ) -> Iterator[None]:
-    """Fill ``page`` with at most ``limit`` homes after the place ``after``.
+    """Fill ``page``, in steps, with the first ``limit`` homes that ``admits`` accepts.
 
-    ``each``: yields all homes. If several profiles list a home, the profile that schedules its pod takes precedence.
+    ``after``: place after which the page begins; ``None`` for the first page. ``each``: yields all homes. If several
+    profiles list a home, the profile that schedules its pod takes precedence.
     """
     homes: dict[Place, Home] = {}
     for home in each():
@@ -253,7 +254,7 @@ def _selects(selector: Selector, home: Home, pod_of: Callable[[str, str], Pod | 
 
 
 def _place(token: str) -> Place | None:
-    """Return the place of the last home of the previous page; ``None`` without a token.
+    """Decode a token: return the place of the last home of the previous page; ``None`` for an empty token.
 
     Raises ``RequestValidationError`` for an invalid token.
     """

@@ -39,9 +39,9 @@ class HomeLists:
                     yield item
 
     def home_of(self, framework: Framework, pod: Pod) -> Home | None:
-        """Return the home of a pod from the first plugin that has one; ``None`` if no plugin has one.
+        """Return the home of a pod, from the first plugin whose ``home_of`` is not ``None``; else ``None``.
 
-        ``framework``: of the pod's profile.
+        ``framework``: framework of the pod's profile.
         """
         with read_only():
             for name, plugin in _keeping(framework):
@@ -51,7 +51,7 @@ class HomeLists:
         return None
 
     def keepers(self) -> list[tuple[str, Keeper]]:
-        """Return the name of each plugin that keeps homes, with each kind of its owners, for all profiles."""
+        """Return (name of a plugin that keeps homes, kind of its owners) for all profiles; pairs can be repeated."""
         with read_only():
             return [
                 (name, it)
@@ -62,13 +62,13 @@ class HomeLists:
 
 
 def share_memory(framework: Framework, deciding: Framework) -> None:
-    """Call ``HomesPlugin.share_memory`` of each plugin of ``framework`` with the same plugin of ``deciding``."""
+    """Call ``share_memory`` of each plugin of ``framework`` that keeps homes, with the same plugin of ``deciding``."""
     for name, plugin in _keeping(deciding):
         framework.plugins[name].share_memory(plugin)
 
 
 def _keeping(framework: Framework) -> list[tuple[str, HomesPlugin]]:
-    """Return the plugins of a framework that keep homes, by name."""
+    """Return the plugins of a framework that keep homes, with their names."""
     return [(name, it) for name, it in framework.plugins.items() if declares(type(it), HomesPlugin)]
 
 

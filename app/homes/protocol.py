@@ -46,7 +46,7 @@ class State(StrEnum):
     """
 
     NONE = "none"
-    """No home: not created yet, released, or the policy is ``off``."""
+    """No home, for example not created yet or released. Decisions use this state for the policy ``off``, too."""
 
     TARGET = "target"
     """The pod is the target of a migration or an evacuation."""
@@ -130,21 +130,22 @@ class HomeOwner(Struct, frozen=True, gc=False):
 
     @property
     def place(self) -> Place:
-        """Identity of the owner and slot, and sort key. Short slots come first, so ordinals sort as numbers."""
+        """Sort key, unique for each owner and slot. Short slots come first, so ordinals sort as numbers."""
         return (self.namespace, self.kind, self.name, len(self.slot), self.slot, self.api_version)
 
 
 class Home(Struct, frozen=True, gc=False):
     """Home and its state, for display.
 
-    ``node``: name of the home node as written, possibly by a user; empty if a pod runs or waits without a home.
-    ``mark``: cause of the node's state, such as ``cordoned``. ``is_away``: the node exists but accepts no pods now.
-    ``is_orphaned``: the node does not exist or is another host, or the owner is gone. ``machine``: location of the
-    home's pod. ``policy``: ``None`` if it cannot be read. ``policy_source``: object or setting that sets the policy.
-    ``since``: start of the state, in RFC 3339; empty if unknown. ``pod``, ``pod_node``: the pod in the most advanced
-    phase, and its node. ``contradiction``: conflict with other settings, as a sentence; else empty. ``is_judged``: true
-    if the profile of this list schedules the pod. Another profile can list the same home. ``holds``: true if the pod
-    waits while its home accepts no pods. It waits without end or, with the policy ``grace``, for the grace period.
+    ``node``: name of the home node, quoted and shortened if it is not a valid name; empty if a pod runs or waits
+    without a home. ``mark``: cause of the node's state, such as ``cordoned``. ``is_away``: the node exists but accepts
+    no pods now. ``is_orphaned``: the node does not exist or is another host, or the owner is gone. ``machine``:
+    location of the home's pod. ``policy``: ``None`` if it cannot be read. ``policy_source``: object or setting that
+    sets the policy. ``since``: start of the state, in RFC 3339; empty if unknown. ``pod``, ``pod_node``: names of the
+    pod in the most advanced phase, and of its node; empty without one. ``contradiction``: fact that contradicts the
+    home, as a sentence, for example that its pod runs on another node; else empty. ``is_judged``: false if the profile
+    of this list does not schedule the pod. Another profile can list the same home. ``holds``: true if the pod waits
+    while its home accepts no pods. It waits without end or, with the policy ``grace``, for the grace period.
     """
 
     owner: HomeOwner
@@ -171,15 +172,16 @@ class HomesPlugin(Protocol):
     def homes(self) -> Iterator[Home | None]:
         """Yield every home once, and ``None`` after each step, so that other tasks can run.
 
-        A step should take at most some tenths of a millisecond.
+        For an owner with a pod but without a home, yield a ``Home`` with an empty ``node``. A step should take at most
+        some tenths of a millisecond.
         """
         ...
 
     @abstractmethod
     def home_of(self, pod: Pod) -> Home | None:
-        """Return the home of the pod; ``None`` if it has none.
+        """Return the home of the pod. Its ``node`` is empty if the pod's owner keeps homes, but the pod has none.
 
-        ``Home.pod`` is this pod, even if several pods share the home.
+        ``None`` if no owner of the pod keeps homes. ``Home.pod`` is this pod, even if several pods share the home.
         """
         ...
 

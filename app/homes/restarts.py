@@ -33,7 +33,7 @@ def restart_condition(home: Home, node: str) -> Restart:
 
 
 def _is_elsewhere(home: Home, node: str) -> bool:
-    """Return True if the home is another node that exists, accepts pods, and can use the pod's volumes."""
+    """Return True if the home is not ``node``, but a node that exists, accepts pods, and can use the pod's volumes."""
     is_usable = not (home.is_away or home.is_orphaned or home.state is State.VOLUME_ELSEWHERE)
     return is_usable and home.node not in ("", node)
 
@@ -53,7 +53,7 @@ def homes_of_node(homes: Iterable[Home | None], node: str) -> list[Home]:
 
 
 def without_pod_there(home: Home, node: str) -> str:
-    """Describe, as a phrase, what a drain of ``node`` means for a home on it, if the home's pod does not run on it."""
+    """Describe, as a phrase, what a drain of ``node`` means for a home whose pod does not run on this node."""
     if home.state is State.OWNER_GONE:
         return "its owner is gone"
     if home.pod and home.pod_node:

@@ -4,7 +4,7 @@
 
     KubeError
     ├── ApiError          the answer is an error, but not a 5xx to a write; nothing was changed
-    ├── ApiUnavailable    a read got no usable answer, or a write was never sent; nothing was changed
+    ├── ApiUnavailable    a read got no usable answer, or a write certainly had no effect; nothing was changed
     │   ├── ApiSilent         a read timed out: the server is slow or unreachable
     │   └── AnswerTooLong     the answer to a read exceeds the caller's limit; reading was aborted
     └── UnknownOutcome    a write might have taken effect: read the object again
@@ -20,15 +20,15 @@ from msgspec import Raw, Struct
 from app.kube.decoding import Decoder
 
 _LONGEST_MESSAGE: Final = 500
-"""Maximum bytes of a message from a body that is not a Status object; the rest of the body is dropped."""
+"""Maximum bytes of a message from a body that is not JSON of a Status; the rest of the body is dropped."""
 
 
 class KubeError(Exception):
-    """Base class of all failed requests to the API server."""
+    """Base class of the errors of failed requests to the API server."""
 
 
 class ApiUnavailable(KubeError):
-    """Error of a read without a usable answer, or of a write that was never sent."""
+    """Error of a read without a usable answer, or of a write that certainly had no effect, such as an unsent one."""
 
 
 class ApiSilent(ApiUnavailable):
@@ -40,14 +40,14 @@ class AnswerTooLong(ApiUnavailable):
 
 
 class UnknownOutcome(KubeError):
-    """Error of a write that was sent without a known result: a timeout, a connection reset, or a 5xx answer."""
+    """Error of a write that was sent, but has no known result: a timeout, a broken connection, or a 5xx answer."""
 
 
 class ApiError(KubeError):
     """Error answer of the API server, or of a proxy in front of it.
 
     ``retry_after``: seconds in the header Retry-After, or else in ``retryAfterSeconds`` of the Status object; ``None``
-    without both. The error is also raised for a name that cannot be part of a path; then no request is sent.
+    if neither has seconds. The error is also raised for a name that cannot be part of a path; then no request is sent.
     """
 
     def __init__(self, status: int, reason: str = "", message: str = "", retry_after: float | None = None) -> None:
@@ -61,7 +61,8 @@ class ApiError(KubeError):
     def parse(cls, raw: bytes | Raw, *, status: int = 0, retry_after: float | None = None) -> Self:
         """Create the error from the body of an answer. If ``status`` is 0, the code in the body is used.
 
-        The body is usually a Status object. Any other body becomes the message, because proxies return plain text.
+        The body is usually a Status object. A body that cannot be decoded as one becomes the message, because proxies
+        return plain text.
         """
         try:
             decoded = _STATUS.decode(raw)

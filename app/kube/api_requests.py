@@ -37,8 +37,8 @@ class Resource:
     def path(self, namespace: str = "", name: str | None = None, subresource: str = "") -> str:
         """Return the path of an object or its ``subresource``, or of a collection if ``name`` is ``None``.
 
-        A collection with an empty ``namespace`` spans all namespaces. Raises ``ApiError`` for a name that is not a
-        single path segment, because such a name would lead to another path.
+        A collection with an empty ``namespace`` spans all namespaces. Raises ``ApiError`` for a name or namespace that
+        is not a single path segment, because it would lead to another path.
         """
         of_object = () if name is None else (name, *filter(None, (subresource,)))
         scope = ("namespaces", namespace) if self.namespaced and (namespace or of_object) else ()
@@ -67,7 +67,7 @@ class Request:
 
     @property
     def writes(self) -> bool:
-        """True if the request can change an object."""
+        """True unless the request is a GET or a review. A dry run counts as a write."""
         return self.method != "GET" and not self.is_review
 
     def __str__(self) -> str:
@@ -114,8 +114,8 @@ def watch_request(
 ) -> Request:
     """Return a request for a watch of all events after ``resource_version``.
 
-    An empty ``namespace`` means all namespaces. The API server ends the watch without an error after
-    ``timeout_seconds``; 0 means the API server's default.
+    An empty ``namespace`` means all namespaces. With ``metadata_only``, events have only the metadata of objects. The
+    API server ends the watch without an error after ``timeout_seconds``; 0 means the API server's default.
     """
     query = {
         "watch": "true",
@@ -147,7 +147,10 @@ def patch_request(
     subresource: str = "",
     metadata_only: bool = False,
 ) -> Request:
-    """Return a patch of an object or its ``subresource``. With ``metadata_only``, the answer has only the metadata."""
+    """Return a request to patch an object or its ``subresource``.
+
+    With ``metadata_only``, the answer has only the metadata.
+    """
     path = resource.path(namespace, name, subresource)
     sent = msgspec.json.encode(body)
     return Request("PATCH", path, accept=_accept(metadata_only), body=sent, content_type=content_type)
@@ -183,7 +186,7 @@ def _root(api_version: str) -> tuple[str, ...]:
 
 
 def _path(*segments: str) -> str:
-    """Return the path of percent-encoded segments. Raises ``ApiError`` for a segment that cannot be a name."""
+    """Return the path of these segments, percent-encoded. Raises ``ApiError`` for a segment that cannot be a name."""
     for segment in segments:
         if not is_segment(segment):
             raise ApiError(_BAD_REQUEST, "BadRequest", f"{shown(segment)} cannot be a name")

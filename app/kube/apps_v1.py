@@ -26,7 +26,7 @@ from app.kube.selectors import InvalidSelector, Selector, decode_selector
 
 
 class Workload(Struct, frozen=True, gc=False):
-    """A ReplicaSet or StatefulSet. ``owner`` is its controller, ``None`` without one.
+    """A ReplicaSet or StatefulSet. ``owner`` is its controller, ``None`` without one. ``annotations``: Homeport's only.
 
     ``selector`` is ``None`` if it is absent, null, oversized or invalid.
     """

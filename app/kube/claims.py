@@ -19,7 +19,7 @@ from app.kube.quantity import OverlongQuantity, quantity_of
 CLAIMS: Final = "spec.resourceClaims"
 
 MOST_CLAIMS: Final = 32
-"""Maximum number of resource claims of one pod. If a pod has more, none of its claims is read."""
+"""Maximum number of resource claims of one pod. If a pod has more, none of its device requests is read."""
 
 DEVICE_CLASS_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 _ALWAYS: Final = "Always"
@@ -30,7 +30,7 @@ _QUOTA_PREFIX: Final = "requests."
 class PodClaim(Struct, frozen=True, gc=False):
     """Entry of ``spec.resourceClaims``. ``name`` is the name of the entry.
 
-    ``claim`` is the name of an existing claim, and ``template`` that of a ResourceClaimTemplate; each is ``None`` if
+    ``claim`` is the name of a ResourceClaim, and ``template`` that of a ResourceClaimTemplate; each is ``None`` if
     unset. ``status`` is true if the pod's status has an entry for the claim that was created from the template.
     ``generated`` is the name of that claim; ``None`` if there is no such entry, or if no claim was needed.
     """
@@ -43,7 +43,7 @@ class PodClaim(Struct, frozen=True, gc=False):
 
 
 class ContainerRequests(Struct, frozen=True, gc=False):
-    """Resources that a container requests and that might be devices: (name, amount, index).
+    """Resources that a container requests and that might be devices. ``resources``: (name, amount, index) of each.
 
     The index in ``resources`` is the position among all requests of the container, sorted by name. The field ``index``
     is the position of the container: init containers come first, then regular containers.
@@ -107,7 +107,7 @@ def _parse_claims(data: bytes) -> tuple[_PodClaimObject, ...]:
 def _parse_extended(data: bytes) -> tuple[tuple[str, int, int], ...]:
     """Return (name, amount, index) of each resource that might be a device and whose amount is not 0.
 
-    See ``ContainerRequests``.
+    See ``ContainerRequests``. Raises ``Oversized`` if a quantity is too long.
     """
     requests = _LIST.decode(data) or {}
     try:
@@ -128,8 +128,8 @@ _extended_of: Final = shared("spec.containers.resources", _parse_extended)
 def _whole(raw: Raw) -> int:
     """Return the amount, or 0 to ignore the request, like Go's ``AsInt64``.
 
-    An amount is ignored if it exceeds 64 bits. It is also ignored if it is written with decimal places or a suffix for
-    fractions, for example ``1.0`` or ``1000m``.
+    A request is ignored if its amount exceeds 64 bits, or if Go stores the amount as if it did, for example ``1Pi``. It
+    is also ignored if Go stores a fraction, for example for ``1.0`` or ``1000m``, but not for ``1.5k``.
     """
     quantity = quantity_of(raw)
     if quantity.wide or quantity.scale < 0:

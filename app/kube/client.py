@@ -1,4 +1,4 @@
-"""Client of the API server, with one method per verb. Methods return raw bytes, which callers decode.
+"""Client of the API server, with a method for each verb. Most methods return raw bytes, which callers decode.
 
 Callers also handle the errors (``app.kube.api_errors``). A request is retried only after status 401, and only once,
 with renewed credentials. ``app.kube.api_requests`` builds requests and ``app.kube.transport`` sends them.
@@ -39,13 +39,13 @@ from app.kube.transport import Transport
 from app.telemetry.tracing import Tracing
 
 REQUEST_SECONDS: Final = 10.0
-"""Default timeout of a request for one object, and of the opening of a watch."""
+"""Default timeout of the opening of a watch, and of each request that is not for a page of a list."""
 
 LIST_SECONDS: Final = 60.0
-"""Default timeout of a request for one page of a list."""
+"""Default timeout of a request for one page of a list, and default for its maximum seconds without data."""
 
 SILENCE_SECONDS: Final = 140.0
-"""Maximum seconds without data on a watch.
+"""Default for the maximum seconds without data on a watch.
 
 The API server sends a bookmark every minute, or every two minutes if no object changes.
 """
@@ -95,7 +95,7 @@ class KubeClient:
 
     @property
     def server(self) -> str:
-        """URL of the API server. Before the first read of the credentials, the name of their source."""
+        """URL of the API server; before the first read of the credentials, the name of their source."""
         return self._credentials.server
 
     @property
@@ -168,7 +168,7 @@ class KubeClient:
         metadata_only: bool = False,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Return the current version of one object; with ``metadata_only``, only its metadata."""
+        """Return the newest version of one object; with ``metadata_only``, only its metadata."""
         return await self._transport.send(get_request(resource, namespace, name, metadata_only=metadata_only), timeout)
 
     async def read(
@@ -178,7 +178,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Return the answer to a GET of any path, for example a list with a selector, or the proxy of a Service."""
+        """Return the answer to a GET of any percent-encoded path, for example a list with a selector."""
         return await self._transport.send(read_request(path, query), timeout)
 
     async def patch(
@@ -196,7 +196,8 @@ class KubeClient:
     ) -> bytes:
         """Patch an object and return its new version. ``before``: see ``post``.
 
-        Raises ``ApiError`` (409) if ``body`` contains an outdated ``resourceVersion``.
+        With ``metadata_only``, only the metadata is returned. Raises ``ApiError`` (409) if ``body`` contains an
+        outdated ``resourceVersion``.
         """
         request = patch_request(
             resource,
@@ -231,11 +232,11 @@ class KubeClient:
         before: PreSendCheck = allow_write,
         dry_run: bool = False,
     ) -> bytes:
-        """Create an object at a path, see :meth:`Resource.path`, and return it. After a dry run, nothing is stored.
+        """Post an object to a path, see :meth:`Resource.path`. Return the answer, usually the created object.
 
-        ``before`` is called when a connection is ready. No other task runs between this call and the sending, except if
-        a proxy is used. Before a retry after status 401, it is called again. If it raises an exception, nothing is
-        sent, and the exception is passed on.
+        With ``dry_run``, nothing is stored. ``before`` is called when a connection is ready. No other task runs between
+        this call and the sending, except if a proxy is used. Before a retry after status 401, ``before`` is called
+        again. If it raises an exception, the request is not sent, and the exception is passed on.
         """
         return await self._transport.write(post_request(path, body, dry_run=dry_run), timeout, before)
 
@@ -249,7 +250,7 @@ class KubeClient:
         resource_version: str,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> None:
-        """Delete an object. Raises ``ApiError`` if it no longer has this UID and resourceVersion."""
+        """Delete an object. Raises ``ApiError`` if it is gone, or has another UID or resourceVersion."""
         await self._transport.write(delete_request(resource, namespace, name, uid, resource_version), timeout)
 
     async def review(
@@ -275,12 +276,12 @@ class KubeClient:
         opening: float = REQUEST_SECONDS,
         namespace: str = "",
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Return a context manager that opens a watch and yields its events, one JSON document each.
+        """Return a context manager that opens a watch and yields an iterator of its events, one JSON document each.
 
         The events end when the API server ends the watch, after ``timeout_seconds`` at the latest. Opening raises
-        ``ApiError`` if the API server refuses the watch, and ``ApiUnavailable`` if the response headers take longer
-        than ``opening``. Reading raises ``ApiUnavailable`` if the connection breaks, or if no data arrives for
-        ``silence``.
+        ``ApiError`` if the API server refuses the watch. It raises ``ApiUnavailable`` if the API server cannot be
+        reached, or if its response headers take longer than ``opening``. Reading raises ``ApiUnavailable`` if the
+        connection breaks, or if no data arrives for ``silence``.
         """
         request = watch_request(
             resource,

@@ -7,10 +7,10 @@ from difflib import get_close_matches
 from typing import Final
 
 _CUTOFF: Final = 0.75
-"""Minimum similarity (difflib's ratio, from 0 to 1) of names with more than one typo."""
+"""Minimum similarity (difflib's ratio, from 0 to 1) of names that are more than one typo apart."""
 
 _SHORTEST: Final = 2
-"""Minimum length of names that are compared, because a name of one letter is one typo away from all others."""
+"""Minimum length of names with a typo, because any two names of one letter would be one typo apart."""
 
 
 def closest(name: str, known: Iterable[str], most: int) -> list[str]:

@@ -50,8 +50,9 @@ def condition_of(conditions: Raw, type_: str) -> ConditionObject:
 def unschedulable(conditions: Raw) -> tuple[str, str]:
     """Return the time (RFC 3339) since which the condition PodScheduled is False, and the condition's message.
 
-    Both are empty if the condition is not False. Both are also empty for a pod with scheduling gates: its condition is
-    False although kube-scheduler has not tried to place the pod. The time is empty if it is unset or too long.
+    Both are empty if the condition is not False. Both are also empty for the reason SchedulingGated: kube-scheduler has
+    not tried to place the pod yet. The time is empty if it is unset or too long, and a long message is cut. Raises
+    ``msgspec.ValidationError``.
     """
     condition = condition_of(conditions, _POD_SCHEDULED)
     if condition.status != _FALSE or condition.reason == _GATED:

@@ -4,8 +4,8 @@ A write that depends on a decision must be sent before another task can run, but
 sends. So the caller first acquires a connection, and ``WriteConnection.send`` then sends the bytes without an
 ``await``. This needs only a quarter of the CPU time of a general client, which saves time for each bind.
 
-``Connections.connect`` opens a connection outside the pool, for example for a watch. ``app.kube.transport`` builds
-requests, adds credentials and retries.
+``Connections.connect`` opens a connection outside the pool, for example for a watch. ``app.kube.transport`` adds
+credentials and retries. ``app.server.forward`` uses the pool for requests to other replicas.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ CONNECT_SECONDS: Final = 3.0
 """Default timeout of the wait for a free slot of the pool, and of each connection attempt."""
 
 MOST_OPEN: Final = 128
-"""Maximum number of connections in use. Further requests wait. kube-scheduler does not limit its concurrent binds."""
+"""Default for the maximum number of connections in use. Further requests wait.
+
+kube-scheduler does not limit its concurrent binds.
+"""
 
 _IDLE_SECONDS: Final = 30.0
 """Maximum idle seconds of a connection that is used again. A connection that was idle for longer is closed instead."""
@@ -50,7 +53,7 @@ SOCKET_OPTIONS: Final = (
 
 
 class NotConnected(Exception):
-    """Raised if no connection is available, so that nothing was sent."""
+    """Raised if no connection can be used, so that the request was not sent."""
 
 
 class BrokenConnection(Exception):
@@ -58,7 +61,7 @@ class BrokenConnection(Exception):
 
 
 class HttpResponse(Struct, frozen=True):
-    """Response of the API server to one request. Names in ``headers`` are in lower case."""
+    """Response to one request. Names in ``headers`` are in lower case. ``body``: empty for a stream with status 2xx."""
 
     status: int
     headers: Mapping[str, str]
@@ -161,8 +164,9 @@ def set_socket_options(transport: asyncio.BaseTransport) -> asyncio.Transport:
 class Connections:
     """Pool of at most ``most`` connections to one server.
 
-    ``server``: URL; its path is put before the path of each request. Raises ``ValueError`` for a URL without a host or
-    with an invalid port.
+    ``server``: URL; its path is put before the path of each request. ``tls``: used only for an https URL.
+    ``tls_server_name``: name in the server's certificate; empty for the host of the URL. Raises ``ValueError`` for a
+    URL without a host or with an invalid port.
     """
 
     def __init__(
@@ -183,7 +187,10 @@ class Connections:
         self._retired = False
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
-        """Return the bytes of a request. Raises ``ValueError`` for a line break in the path or a header."""
+        """Return the bytes of a request.
+
+        Raises ``ValueError`` for a line break in the path or a header, and for a character outside of Latin-1.
+        """
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", f"Host: {self._authority}"]
         lines += (f"{name}: {value}" for name, value in headers.items())
         lines.append(f"Content-Length: {len(body)}")
@@ -194,7 +201,7 @@ class Connections:
 
     @asynccontextmanager
     async def acquire(self, seconds: float = CONNECT_SECONDS) -> AsyncIterator[WriteConnection]:
-        """Yield an open connection for one request; on exit, return it to the pool, or close it if it is not usable.
+        """Yield an open connection for one request. On exit, return it to the pool or close it, see ``_release``.
 
         Raises ``NotConnected`` if the connection attempt fails, or if the attempt or the wait for a free slot takes
         longer than ``seconds``.

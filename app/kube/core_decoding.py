@@ -1,4 +1,4 @@
-"""Decoders for the pods and nodes of a snapshot, and for the optional parts that plugins declare."""
+"""Decoders for pods and nodes, with the optional parts that plugins declare."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ def _decode_plain_node(raw: bytes | Raw) -> Node:
 
 
 class CoreV1(Struct, frozen=True, eq=False):
-    """Decoders for the pods and nodes of one snapshot, with the optional parts in ``extras``.
+    """Decoders for pods and nodes, with the optional parts in ``extras``.
 
-    ``pod_object`` is the wire form of a pod, for callers that decode a pod inside another document. ``slim_pod``
-    converts the wire form to a ``Pod``. ``node_annotations`` are the keys of the node annotations that are decoded;
-    empty if all or none are decoded. All decoders raise ``msgspec.DecodeError``; ``OversizedNode`` is a subclass of it.
+    ``pod_object`` is the type of the wire form of a pod, for callers that decode a pod inside another document.
+    ``slim_pod`` converts the wire form to a ``Pod``. ``node_annotations`` are the keys of the node annotations that are
+    decoded; empty if all or none are decoded. All decoders raise ``msgspec.DecodeError``; ``OversizedNode`` is a
+    subclass of it.
     """
 
     extras: frozenset[Extra]
@@ -44,14 +45,17 @@ class CoreV1(Struct, frozen=True, eq=False):
 
 
 PLAIN: Final = CoreV1(frozenset(), PodObject, slim_pod, _decode_plain_pod, _decode_plain_node)
-"""Decoders that decode no optional parts."""
+"""Decoders that decode no optional parts and no node annotations."""
 
 POD_OBJECTS: Final[tuple[type[PodObject], ...]] = (PodObject, WaitingPodObject, WholePodObject)
 """All types that ``CoreV1.pod_object`` can have."""
 
 
 def core_v1(extras: Collection[Extra], node_annotations: Collection[str] | None = ()) -> CoreV1:
-    """Return decoders that also decode the optional parts ``extras`` and these node annotations; ``None`` means all."""
+    """Return decoders for pods and nodes with the optional parts ``extras``.
+
+    ``node_annotations``: keys of the node annotations that are decoded; ``None`` for all.
+    """
     if not extras and node_annotations is not None and not node_annotations:
         return PLAIN
     wanted, keys = frozenset(extras), frozenset(node_annotations or ())
@@ -85,10 +89,10 @@ _WHOLE: Final = core_v1([*Extra], None)
 
 
 def decode_pod(raw: bytes | Raw) -> Pod:
-    """Decode one Pod with all parts, for tests. Raises ``msgspec.DecodeError``."""
+    """Decode one Pod with all optional parts. Raises ``msgspec.DecodeError``."""
     return _WHOLE.decode_pod(raw)
 
 
 def decode_node(raw: bytes | Raw) -> Node:
-    """Decode one Node with all parts and annotations, for tests. Raises ``msgspec.DecodeError``."""
+    """Decode one Node with all optional parts and all annotations. Raises ``msgspec.DecodeError``."""
     return _WHOLE.decode_node(raw)

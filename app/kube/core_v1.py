@@ -64,7 +64,7 @@ class TopologySpreadConstraint(Struct, frozen=True, gc=False):
 
     @property
     def honours_affinity(self) -> bool:
-        """True if the constraint counts only nodes that match the pod's required node affinity."""
+        """True if the constraint counts only nodes that match the pod's node selector and required node affinity."""
         return self.node_affinity_policy in (None, HONOR)
 
     @property
@@ -77,7 +77,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
     """Fields of ``spec`` that scheduling reads, except the node name. Pods with equal fields share one object.
 
     ``gated``: true if the pod has scheduling gates. ``affinity``: node selector and required node affinity.
-    ``oversized``: names of the pod's fields, labels included, that exceed their size limit and are empty here.
+    ``oversized``: names of the pod's fields, labels included, that exceed a limit and are therefore read as empty.
     ``parts``: the optional parts. Properties such as ``resources`` return a part, or raise ``NotDecoded`` if no plugin
     declares it.
     """
@@ -138,7 +138,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def pending_volumes(self) -> tuple[PodVolume, ...]:
-        """Volumes of the pod that have a claim, including generic ephemeral volumes. Empty once the pod has a node."""
+        """Volumes of the pod that have a claim, including generic ephemeral volumes. Empty once the pod is bound."""
         return _declared(self.parts.pending_volumes, Extra.PENDING_VOLUMES)
 
 
@@ -147,7 +147,7 @@ class Waiting(Struct, frozen=True, gc=False):
 
     ``unschedulable_since``: time (RFC 3339) since which the condition PodScheduled is False: the time of the first
     attempt that found no node. ``message``: message of that condition, at most 1,024 characters. Both are empty once
-    the pod has a node.
+    the pod is bound, and while the condition's reason is SchedulingGated.
     """
 
     nominated_node_name: str = ""
@@ -159,8 +159,9 @@ NOT_WAITING: Final = Waiting()
 
 
 class Pod(Struct, frozen=True, gc=False):
-    """A pod of the snapshot or of a request. Unset strings are empty.
+    """A pod of the snapshot or of a request. Unset strings are empty, except the namespace, which is then ``default``.
 
+    ``annotations``: only those of Homeport's domain. ``node_name``: for an assumed pod, its intended node.
     ``terminating``: true if the pod has a deletionTimestamp. ``finished``: true in the phases Succeeded and Failed.
     ``created`` is a UTC time of fixed length, so its text sorts by time. ``lifecycle`` has optional parts; ``None`` if
     no plugin declares any. The properties ``disruption`` and ``deletion_cost`` return these parts, or raise
@@ -258,7 +259,10 @@ class Node(Struct, frozen=True, gc=False):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """Annotations named in ``Needs.node_annotations``. Reading another key raises ``UndeclaredAnnotation``."""
+        """Annotations that plugins declare in ``Needs.node_annotations``.
+
+        Reading a key that no plugin declares raises ``UndeclaredAnnotation``.
+        """
         return self.parts.annotations
 
 
