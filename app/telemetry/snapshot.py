@@ -17,7 +17,7 @@ KNOWN_KEYS: Final = (
 """Topology keys that are exported by name even if there are more than ``MOST_KEYS`` keys."""
 
 MOST_KEYS: Final = 16
-"""Maximum number of label values for topology keys, ``OTHER_KEYS`` included."""
+"""Maximum number of topology keys in ``homeport_topology_skew``, ``OTHER_KEYS`` included."""
 
 OTHER_KEYS: Final = "(others)"
 """Label value that stands for all topology keys that are not exported by name."""
@@ -83,7 +83,8 @@ class CountedCollector(Collector):
 
     The caller counts the values before each scrape, and stores them in the attributes. ``skews``: largest skew by
     topology key. ``unschedulable``: number of pods by plugin and profile. ``gauges``: gauges of plugins by name, each
-    with its help text and its samples by labels. ``workload_skews``: skew by namespace, workload and topology key.
+    with its help text and its samples by labels. ``workload_skews``: skews above ``maxSkew`` by namespace, workload
+    and topology key.
     """
 
     def __init__(self) -> None:
