@@ -128,8 +128,8 @@ class BindVerb:
         transactions.
 
         Pods waiting at Permit are rejected at once, because no Binding was sent for them. Return true if everything has
-        ended and each outcome is known. Return false if a Binding can still arrive at the API server: the next leader
-        must then fence off the pod.
+        ended and each outcome is known. Else return false: a Binding might then still arrive at the API server, so the
+        next leader must fence off its pod.
         """
         self._waiting.close(SHUTTING_DOWN)
         until = self._clock() + seconds
@@ -172,7 +172,7 @@ class BindVerb:
             task.exception()  # marks the exception as retrieved, because the caller might have disconnected
 
     async def _answer(self, args: BindingArgs, deadline: float) -> Answer:
-        """Run the bind, and convert its exceptions to ``VerbFailure``."""
+        """Run the bind. Raises ``VerbFailure``, also in place of ``NotBound`` and ``PluginError``."""
         require_snapshot(self._context.problem)
         try:
             return await self._bind(args, deadline)
@@ -185,7 +185,10 @@ class BindVerb:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
 
     async def _bind(self, args: BindingArgs, deadline: float) -> Answer:
-        """Bind with the pod's profile, or without one. Raises ``NotBound``, ``PluginError`` and ``VerbFailure``."""
+        """Bind with the pod's profile, or without one, unless the pod is already bound to the node.
+
+        Raises ``NotBound``, ``PluginError`` and ``VerbFailure``.
+        """
         target = Target(self._context, args)
         pod = await target.looked_up_pod()
         if pod.node_name and self._cluster.assumed.get(pod.uid) is not None:
@@ -204,7 +207,10 @@ class BindVerb:
     async def _bind_checked(
         self, framework: Framework, pod: Pod, target: Target, node_name: str, deadline: float
     ) -> None:
-        """Bind a pod that has a profile here. Calls of ``post_bind`` run in the background."""
+        """Bind a pod that has a profile here. Calls of ``post_bind`` run in the background.
+
+        Raises ``NotBound``, ``PluginError`` and ``VerbFailure``.
+        """
         await self._context.look_up_missing(framework, pod, at_bind=True)
         transaction = Transaction(framework, target, node_name, self._context, self._settlements, self._clock, deadline)
         pod, state = await transaction.run()

@@ -41,8 +41,9 @@ Outcome = Literal[
     bound              bind: the API server accepted the Binding
     already_bound      bind: the pod was bound to that node before
     bind_conflict      bind: a constraint would or could be violated, or Reserve, Permit or PreBind did not succeed
-    bind_failed        bind: pod or node is missing or unreadable, the pod is bound elsewhere, the API server refused
-                       the Binding or its outcome is unknown, or the pod has no profile here and bindOthers is false
+    bind_failed        bind: pod or node is missing or unreadable, the pod is bound elsewhere or by another client, an
+                       earlier bind is not confirmed, the API server refused the Binding or its outcome is unknown,
+                       or the pod has no profile here and bindOthers is false
     fault              a plugin failed, or an unexpected exception was raised
     not_ready          the snapshot is incomplete or too old
     out_of_time        the deadline has passed, or the process shut down before a bind finished
