@@ -171,10 +171,11 @@ class Listener:
             raise
 
     def _make_room(self) -> bool:
-        """Close the connection that has waited longest for its client. Return false if none was closed: because none
-        waits, or without ``gives_way``.
+        """Close a connection that waits for its client. Return false if none was closed: because none waits, or without
+        ``gives_way``.
 
-        Connections on which a request was answered are closed first, so that new ones have time to send a request.
+        Connections on which a request was answered are closed first, so that new ones have time to send a request. Of
+        these, or else of the new ones, the one that has waited longest is closed.
         """
         if not self._gives_way:
             return False

@@ -53,7 +53,10 @@ MOST_PODS: Final = 500
 
 
 UnusableHomes: TypeAlias = Callable[[int], Awaitable[tuple[int, list[dict[str, Any]]]]]
-"""Function (n) that returns the number of homes that are away or orphaned, and at most n of these homes as JSON."""
+"""Function (n) that returns the number of homes that are away or orphaned, and at most n of these homes as JSON.
+
+Raises ``VerbFailure``.
+"""
 
 
 class OverviewSources(Struct, frozen=True):

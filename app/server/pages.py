@@ -69,7 +69,10 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class PageQueues:
-    """Queues of a process, shared by its listeners. A page waits only for pages of its own queue."""
+    """Queues of a process, shared by its listeners. A page waits only for pages of its own queue.
+
+    A request with a long body also waits until it is one of ``MOST_LONG_BODIES``.
+    """
 
     def __init__(self) -> None:
         self._scrapes = _PageQueue()

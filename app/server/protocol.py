@@ -37,7 +37,7 @@ endpoint reads the body in chunks.
 """
 
 MOST_BYTES: Final = 1 << 20
-"""Maximum bytes of a body on the fast path. Longer bodies are read in chunks."""
+"""Bytes above which an incomplete body leaves the fast path, and is then read in chunks."""
 
 MOST_HEAD_BYTES: Final = 64 << 10
 """Maximum bytes of a request line with its headers."""

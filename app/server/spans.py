@@ -134,7 +134,10 @@ class VerbSpans:
 
 
 def request_facts(body: bytes | memoryview) -> Facts:
-    """Return a request's pod and number of nodes as span attributes; empty if it is too long or cannot be parsed."""
+    """Return the pod and the number of nodes of a request as span attributes.
+
+    The result is empty for a request that is too long or cannot be parsed.
+    """
     if len(body) > _MOST_READ:
         return {}
     try:

@@ -26,9 +26,10 @@ OTHER_KEYS: Final = "(others)"
 class FeedMetrics(Protocol):
     """State of the feed of one kind, with the values that metrics export.
 
-    ``objects``: number in the snapshot. ``age``: seconds since the last contact. ``synced``: true once the first list
-    is applied, or the kind is not served. ``events``, ``relists``: numbers of watch events and lists so far.
-    ``undecodable``: number of events and list items left out so far. ``left_out``: objects that cannot be read now.
+    ``objects``: number in the snapshot. ``age``: seconds since the last contact; 0 before the first list. ``synced``:
+    true once the first list is applied, or the kind is not served. ``events``: number of watch events so far.
+    ``relists``: number of lists so far, without the first one. ``undecodable``: number of events and list items left
+    out so far. ``left_out``: objects that cannot be read now.
     """
 
     @property
