@@ -82,10 +82,9 @@ class SnapshotCollector(Collector):
 class CountedCollector(Collector):
     """Exports values that are counted in short steps, because counting at once would block the event loop for too long.
 
-    The caller counts the values before each scrape, and stores them in the attributes. ``skews``: largest skew by
-    topology key. ``unschedulable``: number of pods by plugin and profile. ``gauges``: gauges of plugins by name, each
-    with its help text and its samples by labels. ``workload_skews``: skews above ``maxSkew`` by namespace, workload
-    and topology key.
+    The caller stores the values in the attributes before each scrape. ``skews``: largest skew by topology key.
+    ``unschedulable``: number of pods by plugin and profile. ``gauges``: gauges of plugins by name, each with its help
+    text and its samples by labels. ``workload_skews``: skews above ``maxSkew`` by namespace, workload and topology key.
     """
 
     def __init__(self) -> None:
