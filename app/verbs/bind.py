@@ -3,9 +3,9 @@
 A transaction is independent of the HTTP connection: if the caller disconnects, the transaction continues, and a
 repeated request waits for the same transaction. The module ``transaction`` describes the steps.
 
-Before the transaction, the pod is looked up in the snapshot, or read from the API server. The bind fails if the pod has
-another UID or is bound to another node. If the pod is already bound to that node, the bind succeeds. The plugins'
-``post_bind`` can run after the response.
+Before the transaction, the pod is looked up in the snapshot, or read from the API server. If the pod is already
+bound to the requested node, the bind succeeds. If it has another UID, or is bound to another node, the bind fails. The
+plugins' ``post_bind`` can run after the response.
 
 A caller waits at most ``time_limit``. A transaction stops waiting a little earlier, so that the caller gets the reason.
 A pod that still waits at Permit at that time is rejected, and its resources become free. The pod must not be bound
