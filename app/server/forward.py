@@ -45,13 +45,15 @@ SOON_SECONDS: Final = 1.5
 """Maximum total seconds that a request waits for a new leader."""
 
 _CONNECT_SECONDS: Final = 1.0
-"""Maximum seconds to connect to the leader."""
+"""Maximum seconds of the wait for a free connection to the leader, and of each attempt to open one."""
 
 _MOST_OPEN: Final = 1024
 """Maximum number of open connections to one replica."""
 
 _MOST_PEERS: Final = 3
-"""Maximum number of replicas to which connections stay open: the leader, and former leaders with requests in flight."""
+"""Maximum number of kept pools of connections, one for each pair of address and certificate. Pools of former leaders or
+certificates are kept, because requests can still be in flight on them.
+"""
 
 _BEFORE_THE_CALLER: Final = 0.02
 """Fraction of the remaining time reserved to report a missing answer before the caller's deadline."""
@@ -64,7 +66,7 @@ class RoutingLeadership(Protocol):
     """Part of ``Leadership`` that forwarding uses: where to send a verb, and when that changes."""
 
     def route(self, *, binds: bool) -> Route:
-        """Return the process that decides a verb now. ``binds``: true for bind."""
+        """Return where a verb is decided now, see ``Route``. ``binds``: true for bind."""
         ...
 
     async def changed(self, seconds: float) -> bool:
@@ -164,7 +166,7 @@ class Forwarder:
             return await connection.send(peer.request("POST", path, headers, bytes(body)))
 
     def _peer(self, address: str) -> Connections:
-        """Return the connections to a replica. Close those that are dropped because of ``_MOST_PEERS``.
+        """Return the connections to a replica. If an older pool is dropped because of ``_MOST_PEERS``, close it.
 
         Raises ``NotConnected`` if our certificates or the address cannot be used.
         """
@@ -190,7 +192,9 @@ class Forwarder:
     async def _failure(
         self, verb: Verb, body: bytes | memoryview, message: str, route: Route | None = None
     ) -> VerbFailure:
-        """Return the failure of a request that could not be forwarded. Log it if its ``route`` was known."""
+        """Return the failure of a request that could not be forwarded. If its ``route`` is given, log it, at most once
+        a minute for each verb.
+        """
         if route is not None and (held_back := self._throttle.admit(verb)) is not None:
             _LOG.warning(
                 "request not forwarded",

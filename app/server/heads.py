@@ -25,7 +25,7 @@ _LONGEST: Final = 1 << 10
 
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (\d{1,7})\r\n")
 _MOST_DIGITS: Final = 7
-"""Maximum number of digits in the body's length; a body with more has at least 10 MB."""
+"""Maximum number of digits in the body's length in a cached head. Eight digits stand for at least 10 MB."""
 
 _CONTENT_LENGTH: Final = b"content-length"
 _NOT_KEPT: Final = frozenset({b"transfer-encoding", b"trailer", b"traceparent", b"tracestate", FORWARDED.encode()})
@@ -64,7 +64,10 @@ class KnownHead(Struct, Generic[E], frozen=True, eq=False):
 
 
 def line_of(data: bytes) -> bytes:
-    """Return the request line of a POST, which is the key of its head in the cache; empty for other requests."""
+    """Return the request line of a POST, which is the key of its head in the cache; empty for other requests.
+
+    The result is no key if the line does not end within the first ``_LONGEST`` bytes.
+    """
     return data[: data.find(b"\r\n", 0, _LONGEST)] if data.startswith(_POST) else b""
 
 

@@ -130,9 +130,9 @@ class Endpoint(Protocol):
     """Endpoint of one verb, independent of the HTTP server."""
 
     async def answer(self, request: VerbRequest) -> tuple[int, bytes | LongBody]:
-        """Answer a request; return status and JSON body. Raises ``ClientDisconnect``."""
+        """Answer a request; return status and body: JSON or empty. Raises ``ClientDisconnect``."""
         ...
 
     def forbidden(self, message: str) -> tuple[int, bytes]:
-        """Return status and JSON body for a request that is not allowed."""
+        """Return status and body, JSON or empty, for a request that is not allowed."""
         ...

@@ -64,7 +64,7 @@ ConnectionFactory = Callable[[], AcceptedConnection]
 """Creates the protocol of a connection. The protocol must call ``Listener.leave`` when the connection ends."""
 
 RejectionCallback = Callable[[str, str], None]
-"""Callback for each rejected connection or request: name of the listener, and cause."""
+"""Callback for each connection or request that is rejected or ended early: name of the listener, and cause."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -153,7 +153,9 @@ class Listener:
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
 
     async def _accept(self, connect: ConnectionFactory) -> None:
-        """Accept one connection and start its handshake in a task, or close the connection if too many are open."""
+        """Accept one connection and connect its protocol in a task. If too many are open and none gives way, close the
+        new connection instead.
+        """
         connection, client = await asyncio.get_running_loop().sock_accept(self.socket)
         try:
             if len(self._open) >= self.most and not self._make_room():
@@ -169,10 +171,11 @@ class Listener:
             raise
 
     def _make_room(self) -> bool:
-        """Close the connection that has waited longest for its client. Return false if none was closed: because none
-        waits, or without ``gives_way``.
+        """Close a connection that waits for its client. Return false if none was closed: because none waits, or without
+        ``gives_way``.
 
-        Connections on which a request was answered are closed first, so that new ones have time to send a request.
+        Connections on which a request was answered are closed first, so that new ones have time to send a request. Of
+        these, or else of the new ones, the one that has waited longest is closed.
         """
         if not self._gives_way:
             return False
@@ -222,7 +225,7 @@ class Listener:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def reject(self, cause: str, client: Any, detail: str = "") -> None:
-        """Count a rejected connection or request, and log it, at most once a minute for each cause.
+        """Count a connection or request that is rejected or ended early. Log it, at most once a minute for each cause.
 
         ``cause`` is one of a few values, because it is a label of the metric.
         """

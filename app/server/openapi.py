@@ -128,7 +128,7 @@ def with_answers(document: Json) -> Json:
     """Add the example answers and the schema of errors to the document and return the document. FastAPI would leave out
     the examples' null values.
 
-    Paths with a prefix get no example answers, because their answers leave out fields, which docs/wire.md lists.
+    Paths with a prefix get no example answers, because their answers leave out nodes (docs/wire.md).
     """
     for verb, described in _VERBS.items():
         if path_item := document["paths"].get(f"/{verb}"):

@@ -49,11 +49,14 @@ MOST_LISTED: Final = 100
 """Maximum number of pods, of skews and of homes in the overview."""
 
 MOST_PODS: Final = 500
-"""Maximum number of pods of one node or workload."""
+"""Maximum number of listed pods of one node or workload. Further pods of a workload are not sorted by scale-down."""
 
 
 UnusableHomes: TypeAlias = Callable[[int], Awaitable[tuple[int, list[dict[str, Any]]]]]
-"""Function (n) that returns the number of homes that are away or orphaned, and at most n of these homes as JSON."""
+"""Function (n) that returns the number of homes that are away or orphaned, and at most n of these homes as JSON.
+
+Raises ``VerbFailure``.
+"""
 
 
 class OverviewSources(Struct, frozen=True):
@@ -72,7 +75,7 @@ class OverviewSources(Struct, frozen=True):
 
 
 def overview_router(sources: OverviewSources) -> APIRouter:
-    """Create the router. The overview and the map are computed once for all readers."""
+    """Create the router. All readers share one computed overview and one computed map (``SharedAnswer``)."""
     router = APIRouter(prefix="/api/v1", tags=["operator"])
     pages = _Pages(sources)
     nodes = SharedAnswer(pages.nodes, sources.clock)

@@ -1,5 +1,5 @@
-"""Queues for pages: all requests other than verbs. Pages are for people and scrapers, and must not delay decisions
-much.
+"""Queues for pages: all requests other than verbs, probes and cycle. Pages are for people and scrapers, and must not
+delay decisions much.
 
 Decisions and pages run on the same event loop. The metrics of a large cluster take 8 ms, an explanation more. So each
 queue computes one page at a time, and then pauses for several times the page's processor time. Only what-ifs need no
@@ -35,16 +35,18 @@ LONGEST_PAUSE_SECONDS: Final = 1.0
 """Maximum seconds of a pause after a page."""
 
 LONGEST_PAGE_SECONDS: Final = 10.0
-"""Maximum seconds to compute one page, without the time in the queue."""
+"""Maximum seconds to compute one page that is not a what-if, without the time in the queue."""
 
 MOST_WAITING: Final = 64
-"""Maximum number of pages waiting in a queue."""
+"""Maximum number of pages that wait in a queue. In the queue of what-ifs, none waits."""
 
 MOST_LONG_BODIES: Final = 4
 """Maximum number of requests with a long body that are read, queued or computed. Each body takes up to 4 MiB."""
 
 LONG_BYTES: Final = 64 << 10
-"""A body with more bytes than this is long. uvicorn buffers this many bytes per connection in any case."""
+"""A body is long if it is chunked, or if its declared length is larger. uvicorn buffers this many bytes per connection
+in any case.
+"""
 
 WHAT_IFS: Final = frozenset(f"/api/v1/{it}" for it in ("simulate", "drain", "lose", "rebalance"))
 """Paths of what-ifs, which are computed in a child process."""
@@ -67,7 +69,10 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class PageQueues:
-    """Queues of a process, shared by its listeners. A page waits only for pages of its own queue."""
+    """Queues of a process, shared by its listeners. A page waits only for pages of its own queue.
+
+    A request with a long body also waits until it is one of ``MOST_LONG_BODIES``.
+    """
 
     def __init__(self) -> None:
         self._scrapes = _PageQueue()
@@ -78,7 +83,7 @@ class PageQueues:
         self._long_bodies = asyncio.Semaphore(MOST_LONG_BODIES)
 
     async def __call__(self, application: Application, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request: at once if it is not queued, else after its turn in its queue."""
+        """Answer a request: at once if it is rejected or not queued, else when its turn in its queue comes."""
         if scope["path"] in NOT_QUEUED:
             await application(scope, receive, send)
         elif scope["method"] in ("GET", "HEAD"):

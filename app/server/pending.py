@@ -31,7 +31,7 @@ class PendingQuery(KnownQuery):
 
 
 def pending_router(pending: PendingPods) -> APIRouter:
-    """Create the router. The pods are those of the verbs' snapshot, judged like in explain. No state is changed."""
+    """Create the router. It judges the pods of the verbs' snapshot like explain does, without effect on decisions."""
     router = APIRouter(prefix="/api/v1/pending", tags=["operator"])
 
     @router.get("", response_model=PendingPodList, responses=FAILURES, summary="Pods that wait for a node, and why")

@@ -6,10 +6,10 @@ discarded and no verb runs.
 
 A request to a verb is usually received completely in one piece. The fast path answers it without ASGI's scope and
 messages, which would take more than half of the request's time. The endpoint gets the body, and one write sends the
-answer. A cached head (``heads``) is not parsed again, unless the rest of the body is late.
+answer, unless it is long. A cached head (``heads``) is usually not parsed again.
 
-All other requests take uvicorn's normal path, on the same connection and in order. These are requests with late or long
-bodies, with other paths or methods, and requests that arrive before the previous one is answered.
+All other requests take uvicorn's normal path, on the same connection and in order. Examples are requests with late or
+long bodies, with other paths or methods, and requests that arrive before the previous one is answered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ endpoint reads the body in chunks.
 """
 
 MOST_BYTES: Final = 1 << 20
-"""Maximum bytes of a body on the fast path. Longer bodies are read in chunks."""
+"""Bytes above which an incomplete body leaves the fast path, and is then read in chunks."""
 
 MOST_HEAD_BYTES: Final = 64 << 10
 """Maximum bytes of a request line with its headers."""
@@ -51,8 +51,8 @@ not pipeline, so they never reach this limit.
 """
 
 LINGER_SECONDS: Final = 0.5
-"""Seconds between the rejection of a head and the end of the connection. Without this delay, a client that is still
-sending would get a reset instead of the answer.
+"""Seconds between the rejection of a head that is too long and the end of the connection. Without this delay, a client
+that is still sending would get a reset instead of the answer.
 """
 
 _TLS_HELLO: Final = b"\x16"
@@ -393,7 +393,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
     def _answer_and_close(self, status: int, body: bytes, linger: float = 0.0) -> None:
         """Answer a rejected request, then close the connection.
 
-        If an earlier request is still being answered, the connection is closed without the rest of that answer.
+        If an earlier request is still being answered, the rejected one gets no answer, and that answer can be cut off.
         ``linger``: seconds for which input is discarded before closing, see ``LINGER_SECONDS``.
         """
         self._ignores_input = True
@@ -476,7 +476,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
             super().on_body(begun)
 
     def _begin_cycle(self) -> None:
-        """Pass a request with its headers to uvicorn, unless too many pipelined requests wait."""
+        """Pass a request with its headers to uvicorn, or close the connection if too many pipelined requests wait."""
         if len(self.pipeline) >= MOST_PIPELINED:
             self._ignores_input = True
             self._listener.reject("too_many_pipelined", self.client)
@@ -490,7 +490,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        """Close the connection if a request was answered before its body was complete."""
+        """End a request as uvicorn does; close the connection if the body of the request is not complete."""
         self._answered += 1
         self._watch_unread()
         current: object = self.cycle

@@ -225,8 +225,8 @@ class _Endpoint:
     async def _hosts_unread(self, request: VerbRequest, deadline: float) -> Sequence[str]:
         """Return the hosts of a prioritize request that is rejected for overload before its body is read.
 
-        Its answer scores each host 0. Return no hosts for other verbs, nor if the body is long or late, or if
-        ``MOST_LATE_READS`` bodies are being read.
+        Its answer scores each host 0. Return no hosts for other verbs, nor if the body is long, late or malformed, or
+        if ``MOST_LATE_READS`` bodies are being read. Raises ``ClientDisconnect``.
         """
         if self._verb != "prioritize" or self._admission.late_reads.locked():
             return ()

@@ -29,7 +29,9 @@ _NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class _Answer(Struct, frozen=True):
-    """Computed answer. ``computed_at``: start of its computation. ``seconds``: processor time of the computation."""
+    """Computed answer. ``computed_at``: start of its computation. ``seconds``: processor time of the thread during the
+    computation, which includes other tasks.
+    """
 
     body: bytes
     etag: str
@@ -52,13 +54,13 @@ class SharedAnswer:
         self._task: asyncio.Task[_Answer] | None = None
 
     async def etag(self) -> str:
-        """Return the ETag of the current answer. Raises whatever ``compute`` raises."""
+        """Return the ETag of the current answer. Raises like ``response``."""
         return (await self._current()).etag
 
     async def response(self, if_none_match: str, headers: Mapping[str, str] = _NO_HEADERS) -> Response:
         """Return the answer, or 304 if the reader has it. ``headers``: further headers.
 
-        Raises whatever ``compute`` raises.
+        Raises what ``compute`` raises; but a ``VerbFailure`` only if there is no last answer.
         """
         answer = await self._current()
         age = max(0, int(self._clock() - answer.computed_at))

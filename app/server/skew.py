@@ -34,7 +34,7 @@ class SkewQuery(KnownQuery):
 
 
 def skew_router(skews: Skews, require_namespace: RequireNamespace) -> APIRouter:
-    """Create the router. The skews above maxSkew are computed once for all readers.
+    """Create the router. All readers share one computed list of the skews above maxSkew.
 
     ``require_namespace`` raises ``VerbFailure`` if a namespace does not exist.
     """

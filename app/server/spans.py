@@ -1,6 +1,6 @@
 """Attributes of a verb's span: pod, scheduler, number of nodes, and outcome.
 
-To compute them, the request body and the answer of a traced request are parsed a second time.
+To compute them, the body of a traced request is parsed a second time, and its encoded answer is parsed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Nodes(Struct):
 
 
 class _RequestFields(Struct, rename="pascal"):
-    """Fields of all verbs' requests. A field is ``None`` if the request's verb does not have it."""
+    """Fields of all verbs' requests. A field that the request lacks is ``None``."""
 
     pod: _SpanPod | None = None
     node_names: list[Raw] | None = None
@@ -134,7 +134,10 @@ class VerbSpans:
 
 
 def request_facts(body: bytes | memoryview) -> Facts:
-    """Return a request's pod and number of nodes as span attributes; empty if it is too long or cannot be parsed."""
+    """Return the pod and the number of nodes of a request as span attributes.
+
+    The result is empty for a request that is too long or cannot be parsed.
+    """
     if len(body) > _MOST_READ:
         return {}
     try:

@@ -41,11 +41,11 @@ _PAIR: Final = 2
 """Number of PEM contents of a source without authorities: the certificate chain and its key."""
 
 _ROUNDS: Final = 10
-"""Maximum number of rounds of an in-memory handshake. TLS 1.2 needs four, TLS 1.3 fewer."""
+"""Maximum number of rounds of an in-memory handshake. TLS 1.2 needs three, TLS 1.3 two."""
 
 
 class CertificateError(ValueError):
-    """The certificates cannot be used; the message names the file and the reason."""
+    """The certificates cannot be used; the message names the files or the source, and the reason."""
 
 
 class CertificateSource(Protocol):
@@ -108,7 +108,7 @@ class InMemoryCertificates(Struct, frozen=True):
 
 
 class _LoadedCertificates(Struct, frozen=True):
-    """Result of a reload.
+    """Certificates that were loaded once from their source.
 
     ``client`` is ``None`` without authorities. ``name``: DNS name by which replicas verify this one; empty if they
     would reject the certificate. ``ends``: expiry times, see ``Certificates.ends``.
@@ -151,7 +151,7 @@ class Certificates:
 
     def ends(self) -> Mapping[str, float]:
         """Return expiry times in seconds since the epoch: ``serving`` for our certificate, and ``authority`` for the
-        first authority, if any.
+        first authority, if any. A certificate that ``cryptography`` cannot parse is left out.
         """
         return self._read.ends
 
@@ -175,7 +175,7 @@ class Certificates:
     async def reread(self) -> bool:
         """Reload if the source's stamp has changed. Return true if different certificates are now in use.
 
-        If the new ones cannot be used, an error is logged and the former ones are kept.
+        If the new ones cannot be used, the former ones are kept, and an error is logged once for its cause.
         """
         looked = self._source.stamp()
         if looked == self._last_stamp:
@@ -211,7 +211,7 @@ class Certificates:
 
 
 def unusable(contents: tuple[bytes, ...]) -> str:
-    """Return why listeners and replicas would reject a chain, its key and authorities; empty if they would not."""
+    """Return why a listener or another replica could not use a chain, its key and authorities; empty if both could."""
     try:
         server = _context(ssl.PROTOCOL_TLS_SERVER, *contents)
         client = _context(ssl.PROTOCOL_TLS_CLIENT, *contents)
@@ -228,7 +228,7 @@ class Peer(Struct, frozen=True, eq=False):
 
 
 def names_in(certificate: Mapping[str, Any]) -> frozenset[str]:
-    """Return the common names and all alternative names in a certificate, as returned by ``getpeercert``."""
+    """Return the common names and all alternative names in ``certificate``, a result of ``getpeercert``."""
     subject = (pair for part in certificate.get("subject", ()) for pair in part)
     common = (value for key, value in subject if key == "commonName")
     return frozenset((*common, *(str(value) for _, value in certificate.get("subjectAltName", ()))))
@@ -285,7 +285,7 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 def _peer_name(server: ssl.SSLContext, client: ssl.SSLContext | None) -> str:
-    """Return the first DNS name by which another replica would accept our certificate; empty if there is none."""
+    """Return the alphabetically first DNS name by which another replica would accept our certificate, or ``""``."""
     if client is None:
         return ""
     client.check_hostname = False

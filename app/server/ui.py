@@ -72,7 +72,7 @@ def etag_of(content: bytes) -> str:
 
 
 def is_known(etag: str, if_none_match: str) -> bool:
-    """Return true if an ``If-None-Match`` header has the ETag, so that the client has the current content.
+    """Return true if an ``If-None-Match`` header has the ETag or ``*``: the client has the current content.
 
     A proxy that compresses an answer makes its ETag weak. Weak ETags are compared like strong ones (RFC 9110, 13.1.2).
     """

@@ -196,7 +196,7 @@ class _Server(uvicorn.Server):
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down like uvicorn, within the rest of ``CLOSE_SECONDS``."""
+        """Shut down like uvicorn, within the time that ``CLOSE_SECONDS`` describes."""
         since = self._signalled_at or monotonic()
         left = CLOSE_SECONDS - (monotonic() - since)
         # uvicorn declares an int, but only passes the value to wait_for, which accepts fractions of a second.

@@ -2,6 +2,6 @@
 
 The outcome of a request has the same name in logs and in metric labels.
 
-Not here: the code that counts or logs an event, which is in the package of the event. This package imports no other
+Not here: the calls that count or log something, which are in the other packages. This package imports no other
 package of ``app``.
 """

@@ -21,8 +21,8 @@ RECOVERED_SECONDS: Final = 10.0
 """Seconds after which a restarted task that still runs counts as recovered from its last exception."""
 
 GIVEN_UP_SECONDS: Final = 60.0
-"""Seconds since the first exception of a task after which ``/livez`` fails, if the task has not recovered. The kubelet
-then restarts the container.
+"""Seconds for which a task must fail after every restart before ``/livez`` fails. Then the kubelet restarts the
+container.
 """
 
 Work = Callable[[], Awaitable[None]]

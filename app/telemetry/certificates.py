@@ -12,7 +12,7 @@ class CertificateCollector(Collector):
     """Exports the expiry time of each certificate.
 
     ``ends`` returns these times in seconds since the epoch, by the name of the certificate: ``serving``,
-    ``authority``, ``client`` or ``kubeconfig``. Certificates that do not exist are left out.
+    ``authority``, ``client`` or ``kubeconfig``. Certificates that do not exist or cannot be parsed are left out.
     """
 
     def __init__(self, ends: Callable[[], Mapping[str, float]]) -> None:

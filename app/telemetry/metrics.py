@@ -53,7 +53,7 @@ class Metrics:
         self._of_the_process()
 
     def _of_requests(self) -> None:
-        """Define metrics of requests, refused pods and waits."""
+        """Define metrics of requests, refused and nominated pods, preemption plans, and waits."""
         self.requests = self._counter("homeport_requests", "Answered requests, by verb and outcome.", "verb", "outcome")
         self.request_duration = self._histogram(
             "homeport_request_duration_seconds",
@@ -109,7 +109,7 @@ class Metrics:
         )
 
     def _of_plugins(self) -> None:
-        """Define metrics of plugin durations and faults."""
+        """Define metrics of plugins: durations, faults, and waits at Permit."""
         self.point_duration = self._histogram(
             "homeport_framework_extension_point_duration_seconds",
             "Duration of all plugins of an extension point; only some calls are timed, except for Reserve to PostBind.",
@@ -160,7 +160,7 @@ class Metrics:
         )
 
     def _of_the_process(self) -> None:
-        """Define metrics of the process: permissions, Events, checks and event loop."""
+        """Define metrics of the process: permissions, Events, checks of cached counts, event loop, and version."""
         self.permissions_missing = self._gauge(
             "homeport_permissions_missing",
             "Permissions that the configuration needs and the API server does not grant.",

@@ -2,8 +2,8 @@
 
 A thread of the SDK sends the spans in batches to a collector, by OTLP over HTTP. Import this module only if the extra
 ``otlp`` is installed. Sampling is decided before a span is created, so an untraced request costs almost nothing: one
-random number, or the parsing of the caller's trace header. If the collector is slow or unreachable, up to 2,048 spans
-are queued, and further spans are dropped.
+random number, or the parsing of the caller's trace header. If the collector is slow or unreachable, the newest 2,048
+spans are queued, and older ones are dropped.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ KNOWN_KEYS: Final = (
 """Topology keys that are exported by name even if there are more than ``MOST_KEYS`` keys."""
 
 MOST_KEYS: Final = 16
-"""Maximum number of label values for topology keys, ``OTHER_KEYS`` included."""
+"""Maximum number of topology keys in ``homeport_topology_skew``, ``OTHER_KEYS`` included."""
 
 OTHER_KEYS: Final = "(others)"
 """Label value that stands for all topology keys that are not exported by name."""
@@ -26,9 +26,10 @@ OTHER_KEYS: Final = "(others)"
 class FeedMetrics(Protocol):
     """State of the feed of one kind, with the values that metrics export.
 
-    ``objects``: number in the snapshot. ``age``: seconds since the last contact. ``synced``: true once the first list
-    is applied, or the kind is not served. ``events``, ``relists``: numbers of watch events and lists so far.
-    ``undecodable``: number of events and list items left out so far. ``left_out``: objects that cannot be read now.
+    ``objects``: number in the snapshot. ``age``: seconds since the last contact; 0 before the first list. ``synced``:
+    true once the first list is applied, or the kind is not served. ``events``: number of watch events so far.
+    ``relists``: number of lists so far, without the first one. ``undecodable``: number of events and list items left
+    out so far. ``left_out``: objects that cannot be read now.
     """
 
     @property
@@ -81,9 +82,9 @@ class SnapshotCollector(Collector):
 class CountedCollector(Collector):
     """Exports values that are counted in short steps, because counting at once would block the event loop for too long.
 
-    The caller counts the values before each scrape, and stores them in the attributes. ``skews``: largest skew by
-    topology key. ``unschedulable``: number of pods by plugin and profile. ``gauges``: gauges of plugins by name, each
-    with its help text and its samples by labels. ``workload_skews``: skew by namespace, workload and topology key.
+    The caller stores the values in the attributes before each scrape. ``skews``: largest skew by topology key.
+    ``unschedulable``: number of pods by plugin and profile. ``gauges``: gauges of plugins by name, each with its help
+    text and its samples by labels. ``workload_skews``: skews above ``maxSkew`` by namespace, workload and topology key.
     """
 
     def __init__(self) -> None:

@@ -3,8 +3,9 @@
 A transaction is independent of the HTTP connection: if the caller disconnects, the transaction continues, and a
 repeated request waits for the same transaction. The module ``transaction`` describes the steps.
 
-Before the transaction, the pod is looked up in the snapshot, or read from the API server, and UID and node are checked.
-If the pod is already bound to that node, the bind succeeds. The plugins' ``post_bind`` can run after the response.
+Before the transaction, the pod is looked up in the snapshot, or read from the API server. If the pod is already
+bound to the requested node, the bind succeeds. If it has another UID, or is bound to another node, the bind fails. The
+plugins' ``post_bind`` can run after the response.
 
 A caller waits at most ``time_limit``. A transaction stops waiting a little earlier, so that the caller gets the reason.
 A pod that still waits at Permit at that time is rejected, and its resources become free. The pod must not be bound
@@ -128,8 +129,8 @@ class BindVerb:
         transactions.
 
         Pods waiting at Permit are rejected at once, because no Binding was sent for them. Return true if everything has
-        ended and each outcome is known. Return false if a Binding can still arrive at the API server: the next leader
-        must then fence off the pod.
+        ended and each outcome is known. Else return false: a Binding might then still arrive at the API server, so the
+        next leader must fence off its pod.
         """
         self._waiting.close(SHUTTING_DOWN)
         until = self._clock() + seconds
@@ -172,7 +173,7 @@ class BindVerb:
             task.exception()  # marks the exception as retrieved, because the caller might have disconnected
 
     async def _answer(self, args: BindingArgs, deadline: float) -> Answer:
-        """Run the bind, and convert its exceptions to ``VerbFailure``."""
+        """Run the bind. Raises ``VerbFailure``, also in place of ``NotBound`` and ``PluginError``."""
         require_snapshot(self._context.problem)
         try:
             return await self._bind(args, deadline)
@@ -185,7 +186,10 @@ class BindVerb:
             raise VerbFailure("fault", f"homeport: {fault.status.message}") from fault
 
     async def _bind(self, args: BindingArgs, deadline: float) -> Answer:
-        """Bind with the pod's profile, or without one. Raises ``NotBound``, ``PluginError`` and ``VerbFailure``."""
+        """Bind with the pod's profile, or without one, unless the pod is already bound to the node.
+
+        Raises ``NotBound``, ``PluginError`` and ``VerbFailure``.
+        """
         target = Target(self._context, args)
         pod = await target.looked_up_pod()
         if pod.node_name and self._cluster.assumed.get(pod.uid) is not None:
@@ -204,7 +208,10 @@ class BindVerb:
     async def _bind_checked(
         self, framework: Framework, pod: Pod, target: Target, node_name: str, deadline: float
     ) -> None:
-        """Bind a pod that has a profile here. Calls of ``post_bind`` run in the background."""
+        """Bind a pod that has a profile here. Calls of ``post_bind`` run in the background.
+
+        Raises ``NotBound``, ``PluginError`` and ``VerbFailure``.
+        """
         await self._context.look_up_missing(framework, pod, at_bind=True)
         transaction = Transaction(framework, target, node_name, self._context, self._settlements, self._clock, deadline)
         pod, state = await transaction.run()

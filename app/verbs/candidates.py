@@ -29,8 +29,8 @@ class RequestedNodes(Struct, frozen=True):
     """Nodes of a request.
 
     ``names``: all requested names, in the order of the request; with whole nodes, each name once, and unreadable nodes
-    last. ``unknown``: status of each name that is not a candidate. ``raw``: the received node objects, if the request
-    has whole nodes.
+    last. ``unknown``: status of each name that is not a candidate; empty if names were not looked up
+    (``nodes_to_search``). ``raw``: the received node objects, if the request has whole nodes.
     """
 
     names: Sequence[str]
@@ -145,6 +145,7 @@ def requested_nodes(
 
     ``names``: node names of the request; ``None`` if it has whole nodes (``sent``). Names in ``unreadable`` are not
     candidates. A whole node is evaluated with the content that the request has, even if it is in ``unreadable``.
+    Raises ``MalformedRequest`` for a malformed whole node.
     """
     if names is None:
         return _by_object(sent or (), nodes, core)

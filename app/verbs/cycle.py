@@ -68,7 +68,9 @@ class _Unfinished(Struct, frozen=True):
 
 
 class CycleVerb:
-    """Runs cycles with the snapshot and profiles of the verbs. After a cycle, a bind to the chosen node is expected."""
+    """Runs cycles with the snapshot and profiles of the verbs. After a cycle that chooses a node, a bind to this node
+    is expected.
+    """
 
     def __init__(self, context: VerbContext, stays: Callable[[Pod], str]) -> None:
         """``stays``: returns why a pod must not be evicted, or an empty string; used with ``preemption: Own``."""
@@ -117,7 +119,7 @@ class CycleVerb:
         return replace(result, profile=framework.scheduler_name, preset=framework.preset)
 
     async def _run_points(self, framework: Framework, pod: Pod, names: Sequence[str] | None) -> Cycle:
-        """Run PreEnqueue, wait for expected binds that can affect the pod, then run the rest of the cycle.
+        """Run PreEnqueue. If it succeeds, wait for expected binds that can affect the pod, then run the rest.
 
         Raises ``PluginError``.
         """
@@ -185,7 +187,8 @@ class CycleVerb:
     ) -> Cycle | _Unfinished:
         """Run PreFilter, Filter and Score without an ``await``, and choose a node.
 
-        Raises ``PluginError``, ``Unprepared`` or ``PendingBindsConflict``.
+        Return ``_Unfinished`` if there are nodes, and none is feasible. Raises ``PluginError``, ``Unprepared`` or
+        ``PendingBindsConflict``.
         """
         cluster = self._context.cluster
         with cluster.without(pod.uid, pod.key):

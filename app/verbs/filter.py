@@ -76,7 +76,7 @@ class FilterVerb:
     def _cached_refusal(self, request: SplitArgs | None) -> Answer | None:
         """Return the answer of a cached refusal that is still valid.
 
-        Return ``None`` if there is no such refusal, or if an expected bind can change it.
+        Return ``None`` if there is no such refusal, or if an expected bind can change it. Raises ``VerbFailure``.
         """
         cached = None if request is None else self._refusals.find(request)
         if cached is None:
@@ -123,7 +123,7 @@ class FilterVerb:
         return answer
 
     def _cacheable_answer(self, form: AnswerForm, request: SplitArgs, pod: Pod, passed: Sequence[str]) -> Answer:
-        """Return an answer with passing names only, and cache these names for prioritize.
+        """Return an answer with passing names only. Cache these names for prioritize, unless there is only one.
 
         The request's names contained no JSON escapes, so they can be copied into the answer unchanged.
         """
@@ -144,7 +144,7 @@ class FilterVerb:
     ) -> FilterVerdict:
         """Return the passing nodes and, if the answer needs them, the statuses of the rejected nodes.
 
-        Raises ``PluginError``, ``Unprepared`` or ``PendingBindsConflict``.
+        Raises ``PluginError``, ``Unprepared``, ``PendingBindsConflict`` or ``MalformedRequest``.
         """
         cluster = self._context.cluster
         with cluster.without(pod.uid, (pod.namespace, pod.name)):
@@ -164,7 +164,10 @@ class FilterVerb:
             return FilterVerdict(requested.names, passed, rejected, requested.raw, search.lasts)
 
     def _pick(self, framework: Framework, pod: Pod, nodes: Candidates) -> str:
-        """Return the best node, chosen at random among equals. Raises ``PluginError`` or ``Unprepared``."""
+        """Return the best node. Among equals, it is the last pick on a retry (``Picks``), else a random one.
+
+        Raises ``PluginError`` or ``Unprepared``.
+        """
         if len(nodes.name_set) != len(nodes):
             nodes = nodes.among(list(dict.fromkeys(nodes.names)))
         if len(nodes) == 1:

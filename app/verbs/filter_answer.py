@@ -30,8 +30,8 @@ passing nodes are returned, which does no harm.
 class FilterVerdict(Struct, frozen=True):
     """Verdict on the nodes ``names``. ``raw``: the received node objects, if the request has whole nodes.
 
-    ``rejected`` is empty if the answer does not list rejected nodes. ``lasts``: true if no node's rejection depends on
-    which other nodes passed.
+    ``rejected`` is empty if the answer does not list rejected nodes. ``lasts``: see ``SearchResult``; also false
+    if a plan to evict pods changed the verdict.
     """
 
     names: Sequence[str]
@@ -45,7 +45,8 @@ class AnswerForm(Struct, frozen=True):
     """Form of the answers of one endpoint for the pods of one profile.
 
     ``lean``: rejected nodes are listed only if no node passes, and passing nodes are in random order. ``most``: maximum
-    number of nodes in a lean answer; 0 for no limit. ``picks``: a lean answer has only the best node.
+    number of nodes in a lean answer, with the exceptions in ``chosen``; 0 for no limit. It does not apply to requests
+    with whole nodes. ``picks``: a lean answer has only the best node.
     """
 
     lean: bool = False

@@ -41,15 +41,16 @@ Outcome = Literal[
     bound              bind: the API server accepted the Binding
     already_bound      bind: the pod was bound to that node before
     bind_conflict      bind: a constraint would or could be violated, or Reserve, Permit or PreBind did not succeed
-    bind_failed        bind: pod or node is missing or unreadable, the pod is bound elsewhere, the API server refused
-                       the Binding or its outcome is unknown, or the pod has no profile here and bindOthers is false
-    fault              a plugin failed, or an unexpected exception was raised
+    bind_failed        bind: pod or node is missing or unreadable, the pod is bound elsewhere or by another client, an
+                       earlier bind is not confirmed, this replica must not send the Binding now, the API server
+                       refused it or its outcome is unknown, or the pod has no profile here and bindOthers is false
+    fault              a plugin failed, an object that it needs could not be read, or an unexpected exception was raised
     not_ready          the snapshot is incomplete or too old
     out_of_time        the deadline has passed, or the process shut down before a bind finished
     overloaded         rejected, because too many calls were in flight
     bad_request        the request is malformed or oversized
     forwarded          this replica forwarded the request to the leader, which also counts the outcome of the answer
-    no_leader          there is no leader, or it did not answer
+    no_leader          there is no leader, it did not answer, or it cannot bind yet
     forbidden          the caller lacks access
 
 Metrics count each answered request under one of these outcomes.

@@ -1,8 +1,8 @@
 """The preempt verb: nodes on which the eviction of the given victims would make our filters pass.
 
 kube-scheduler has chosen the victims. It later evicts the victims of one node and calls filter again. So a node stays
-in the answer only if our filters pass without its victims. Victims, their order and the numbers of PDB violations are
-returned unchanged.
+in the answer only if our filters pass without its victims. For a pod without a profile here, all nodes stay. Victims,
+their order and the numbers of PDB violations are returned unchanged.
 """
 
 from __future__ import annotations

@@ -33,10 +33,12 @@ evicts pods only for topology spread.
 
 
 _WAITS: Final = unresolvable("node(s) were not the one on which pods are evicted for this pod")
-"""Status of a node that would pass, while there is a plan for another node."""
+"""Status of a node that is not the planned one, and for which ``FilterVerb`` has no status: it passes, or a lean answer
+does not list it.
+"""
 
 _EVICTING: Final = unresolvable("node(s) had pods that are being evicted for this pod")
-"""Status of the planned node if it would pass before the last eviction was sent."""
+"""Status of the planned node, if ``FilterVerb`` has no status for it, and it is not passed as the only node."""
 
 
 class PreemptingFilterVerb(FilterVerb):
@@ -77,8 +79,8 @@ class PreemptingFilterVerb(FilterVerb):
         """Evaluate nodes as ``FilterVerb`` does. While there is a plan for the pod, no node passes until the last
         eviction was sent, and then only the planned node, if the request has it.
 
-        Otherwise an eviction could follow the bind, or the pod could be bound to another node after the evictions. If
-        the request lacks the planned node, the verdict after the last eviction is that of ``FilterVerb``.
+        So no eviction follows the bind, and the pod is not bound to another node after the evictions. If the request
+        lacks the planned node, the verdict after the last eviction is that of ``FilterVerb``.
         """
         verdict = super()._evaluate(framework, form, pod, *request)
         planned = self._tracker.planned(pod.uid) if framework.preempts else ""
@@ -119,7 +121,9 @@ def _with_failed(body: bytes, planned: str, *, whole: bool) -> bytes | LongBody:
 
 
 class PreemptingPreemptVerb(PreemptVerb):
-    """The preempt verb. It answers with no node for a pod with a plan, and reports calls to the ``tracker``."""
+    """The preempt verb. For profiles with ``preemption: Own``, it reports calls to the ``tracker``, and answers with no
+    node for a pod with a plan.
+    """
 
     def __init__(self, context: VerbContext, tracker: PreemptionTracker) -> None:
         super().__init__(context)

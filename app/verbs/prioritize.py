@@ -51,7 +51,8 @@ class _PrioritizeRequest(Struct, frozen=True):
 
 
 class PrioritizeVerb:
-    """The prioritize verb. Each requested host gets an integer score, because kube-scheduler scores a missing host 0.
+    """The prioritize verb. Without ``lean``, each requested host gets an integer score, because kube-scheduler scores a
+    missing host 0.
 
     ``lean``: return only hosts whose score differs from the most frequent score, each with the difference
     (``docs/wire.md``). Use it only with a lean filter answer, in which the names are in random order.
@@ -98,7 +99,7 @@ class PrioritizeVerb:
         )
 
     def _scored(self, framework: Framework, request: _PrioritizeRequest) -> Scores:
-        """Score the nodes. Raises ``PluginError`` or ``Unprepared``."""
+        """Score the nodes. Raises ``PluginError``, ``Unprepared`` or ``MalformedRequest``."""
         with self._context.cluster.without(request.pod.uid, request.pod.key):
             return framework.scoring.score(CycleState(), request.pod, self._candidates(request))
 

@@ -3,7 +3,7 @@
 A decision is never interrupted. If it uses counts that are not cached, it raises ``Unprepared``. The counts are then
 computed in steps, and the decision is repeated on the new snapshot. Usually all counts are cached.
 
-Only one step runs per event-loop iteration, for all calls together, so that the steps of many calls do not block the
+Only one computation continues per event-loop iteration, for all calls together, so that many calls do not block the
 loop.
 """
 
@@ -25,7 +25,7 @@ STEP_SECONDS: Final = 0.004
 UNPINNED_ATTEMPTS: Final = 4
 """Number of attempts to decide before counts are pinned in the cache.
 
-All these attempts fail only if other calls repeatedly evict the counts that this decision uses.
+Usually, all these attempts fail only if other calls repeatedly evict the counts that this decision uses.
 """
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def _state() -> _LoopState:
 
 
 async def yield_to_loop() -> None:
-    """Wait before a step of a long computation, so that only one such step runs per event-loop iteration."""
+    """Wait, if needed, before a long computation continues, so that only one continues per event-loop iteration."""
     await _state().wait()
 
 
@@ -96,8 +96,8 @@ async def decide_prepared(decide: Callable[[], T]) -> T:
     """Call ``decide`` until all counts that it uses are cached, and return its result.
 
     Missing counts are computed between two calls. No other task runs between the decision and the return. Computed
-    counts stay cached, so if this request times out, the next one needs less time. If counts are evicted repeatedly,
-    the counts are pinned under the lock ``pinning``: they are then not evicted until the decision.
+    counts stay cached, so if this request times out, the next one needs less time. After ``UNPINNED_ATTEMPTS`` calls
+    in vain, the counts are pinned under the lock ``pinning``: they are then not evicted until the decision.
     """
     for _ in range(UNPINNED_ATTEMPTS):
         try:
@@ -123,9 +123,9 @@ async def _pinned(decide: Callable[[], T]) -> T:
 
 
 async def run_stepwise(steps: Iterable[object], seconds: float | None = None) -> None:
-    """Run all steps, which must be short. Other tasks run before the first step and after every ``seconds``.
+    """Run all steps, which must be short. Other tasks can run before the first step.
 
-    ``seconds``: default ``STEP_SECONDS``.
+    After every ``seconds`` (default ``STEP_SECONDS``), other tasks run before the next step.
     """
     between = STEP_SECONDS if seconds is None else seconds
     await yield_to_loop()
