@@ -52,8 +52,8 @@ _ONE_IS_FEW: Final = (
 )
 
 _BOTH_PREEMPT: Final = (
-    "{}: preemption: Own is for preset delegated. With preset complete, the calling scheduler evicts the victims that "
-    "Homeport names"
+    "{}: preemption: Own is for preset delegated without pick. With preset complete, the calling scheduler evicts the "
+    "victims that Homeport names"
 )
 _CANNOT_PREEMPT: Final = "{}: preemption: Own needs the plugins PodTopologySpread and DefaultPreemption; {} is disabled"
 
@@ -168,7 +168,7 @@ def _against_picking(profile: Profile, resolved: ResolvedProfile, registry: Regi
 
 def _against_preempting(profile: ResolvedProfile) -> Iterable[Mistake]:
     where, at = f'profile "{profile.scheduler_name}"', ((*profile.place, "preemption"),)
-    if profile.preset == "complete":
+    if profile.preset == "complete" or profile.pick:
         yield Mistake(at, _BOTH_PREEMPT.format(where))
     runs = {ref.name for point in ("filter", "postFilter") for ref in profile.at(point)}
     yield from (Mistake(at, _CANNOT_PREEMPT.format(where, name)) for name in _PREEMPTING if name not in runs)

@@ -83,6 +83,8 @@ class PrioritizeVerb:
             scores = await decide_prepared(partial(self._scored, framework, request))
         except PluginError as fault:
             raise VerbFailure("fault", f"homeport: {fault.status.message}", hosts) from fault
+        except MalformedRequest as error:
+            raise VerbFailure("bad_request", f"homeport: malformed prioritize request: {error}", hosts) from None
         return Answer(self._encoded(hosts, scores), "scored")
 
     async def _read(self, body: bytes | memoryview) -> _PrioritizeRequest:

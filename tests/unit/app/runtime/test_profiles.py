@@ -370,6 +370,28 @@ class TestFewerNames:
         assert (("profiles", 0, "atMost"), ("profiles", 0, "pick")) == mistake.places
 
 
+class TestPreempting:
+    @pytest.mark.parametrize(
+        ("asked", "message"),
+        [
+            (on_complete(), "is for preset delegated without pick"),
+            (profile({"multiPoint": "-DefaultPreemption"}), "DefaultPreemption is disabled"),
+            (profile({"filter": "-PodTopologySpread"}), "PodTopologySpread is disabled"),
+        ],
+    )
+    def test_own_evictions_need_delegated_spread(self, asked: Profile, message: str) -> None:
+        own = Profile.model_validate({**asked.model_dump(by_alias=True), "preemption": "Own"})
+        mistake = only_mistake(own, IN_TREE_REGISTRY)
+
+        assert message in mistake.message
+        assert (("profiles", 0, "preemption"),) == mistake.places
+
+    def test_a_profile_that_returns_one_node_cannot_evict(self) -> None:
+        """The planned node would be rejected whenever another node is better."""
+        with pytest.raises(ProfileErrors, match="is for preset delegated without pick"):
+            resolve([picking(preemption="Own")], IN_TREE_REGISTRY)
+
+
 class TestNotices:
     def test_a_plugin_that_stays_in_the_scheduler_is_pointed_out(self) -> None:
         found = resolved(profile({"multiPoint": "GangScheduling"}), IN_TREE_REGISTRY)
