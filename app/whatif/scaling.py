@@ -61,7 +61,7 @@ class WorkloadPods:
 class Rescaling:
     """Scaling of a workload that has active pods. The added pods are copies of the newest one.
 
-    ``now``: creation time of the first added pod.
+    ``now``: time of the scaling. The added pods are created from then on.
     """
 
     def __init__(
