@@ -22,7 +22,7 @@ _CONTAINERS: Final = ("initContainers", "containers")
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _EVICTED_AFTER: Final = 300
-"""Default ``tolerationSeconds`` for nodes that are not ready or unreachable."""
+"""Default ``tolerationSeconds`` for nodes that are unreachable or not ready."""
 
 _NO_EXECUTE: Final = "NoExecute"
 _SUPPORTED_OF_PODS: Final = ("cpu", "memory")

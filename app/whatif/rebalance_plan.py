@@ -110,7 +110,7 @@ def _matches(key: Key, request: RebalanceRequest) -> bool:
 
 
 def _unknown(cluster: Cluster, request: RebalanceRequest) -> str | None:
-    """Return similar names as text, empty without any, for an unknown namespace or workload; else ``None``."""
+    """Return ``None`` if namespace and workload are known; else similar names as text, which can be empty."""
     if request.namespace and request.namespace not in cluster.namespaces():
         return similar(printable(request.namespace), cluster.namespaces(), "namespace")
     if not request.name:

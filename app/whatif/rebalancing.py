@@ -209,7 +209,7 @@ class Rebalancing:
         return sorted(youngest, key=lambda it: (-excess[it.node_name], -on_node[it.node_name]))
 
     def _counted_pods(self, key: Key) -> Sequence[Pod]:
-        """Return the pods that have a node and match a constraint of the workload, as they were at the first call."""
+        """Return the pods that have a node and are selected by a constraint of the workload, as at the first call."""
         if key not in self._counted:
             pods = (it for it in self._cluster.pods_in(key[0]) if it.node_name and not it.terminating)
             sample, constraints = self._samples[key], key[3]

@@ -48,7 +48,7 @@ class TemplateError(ValueError):
 
 
 class SimulatedPod(Struct, frozen=True):
-    """Pod of a manifest or of a scale-up, or existing pod of their workloads that waits. ``pod`` has no node.
+    """Pod of a manifest or of a scale-up, or a pod of such a workload that waits already. ``pod`` has no node.
 
     ``workload``: for example ``Deployment/shop/web``; empty for a bare Pod. ``approximate``: why the real pod can
     differ from ``pod``, or that it waits already; else empty.

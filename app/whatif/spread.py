@@ -35,7 +35,7 @@ def spread_of(scratch: ScratchCluster, pods: Mapping[str, Pod]) -> dict[str, Spr
 
 
 def limits_of(scratch: ScratchCluster, pod: Pod) -> Sequence[DomainLimit]:
-    """Return the number of pods per domain for each constraint, as PodTopologySpread counts. Raises ``PluginError``.
+    """Return the pod counts by domain for each constraint, as PodTopologySpread counts. Raises ``PluginError``.
 
     Empty if the pod has no constraints of its own, or if its profile does not have the plugin.
     """

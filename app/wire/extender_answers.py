@@ -99,7 +99,7 @@ def encode_refusal(name: bytes, message: str) -> bytes:
 
 
 def encode_refusals(entries: Iterable[bytes]) -> bytes:
-    """Encode a filter answer in which no node passes, even after preemption. ``entries``: of ``encode_refusal``."""
+    """Encode a filter answer: no node passes, even after preemption. ``entries``: results of ``encode_refusal``."""
     return _REFUSED_START + b",".join(entries) + _REFUSED_END
 
 
