@@ -27,7 +27,7 @@ from app.whatif.simulated import ScaledWorkload, SimulatedPod, generated_name, u
 
 _STATEFUL_SET: Final = "StatefulSet"
 _BY_BIND: Final = (f"{ANNOTATION_DOMAIN}home", f"{ANNOTATION_DOMAIN}unclear-bind")
-"""Prefixes of the annotations that Homeport writes at bind. A new pod does not have them."""
+"""Prefixes of the annotations that Homeport writes at a bind, or after an unclear one. A new pod does not have them."""
 
 _ORDERED: Final = (_STATEFUL_SET, "Deployment", "ReplicaSet", "ReplicationController")
 """Kinds of controllers whose order of removal ``removal_order`` reproduces."""
