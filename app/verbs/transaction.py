@@ -6,7 +6,7 @@ A Binding that could violate a hard constraint is never sent.
        on another bind in flight, wait until a bind settles, and repeat
     2  reserve, permit (the pod can wait there), check again, pre-bind, check again
     3  bind: the check is passed down, and repeated immediately before the POST is sent
-    4  after success: the pod stays assumed until the watch shows it bound
+    4  after success: the pod stays assumed until the watch, or a read after a while, shows whether it is bound
     5  after a failure: unreserve, end the assumption, then raise; if a Binding was sent and not answered, the pod
        stays assumed until the outcome is known (see ``app.writes.read_back``)
 
@@ -47,7 +47,7 @@ RESERVED: Final = "the result depends on pods still waiting at Permit"
 
 
 class Target:
-    """Pod and node of a bind request. Each call looks them up in the current snapshot, and can raise ``NotBound``."""
+    """Pod and node of a bind request. ``pod`` and ``node`` look in the current snapshot, and can raise ``NotBound``."""
 
     def __init__(self, context: VerbContext, args: BindingArgs) -> None:
         self._cluster = context.cluster
@@ -55,9 +55,9 @@ class Target:
         self._args = args
 
     async def looked_up_pod(self) -> Pod:
-        """Return the pod. Read it from the API server first, unless the snapshot has it with this UID and not assumed.
+        """Return the pod as ``pod`` does. Raises ``NotBound``.
 
-        Raises ``NotBound``.
+        It is first read from the API server, unless the snapshot has it with the requested UID, and not as assumed.
         """
         namespace, name = self._args.namespace, self._args.name
         known = self._cluster.pod(namespace, name)
@@ -69,7 +69,11 @@ class Target:
         return self.pod()
 
     def pod(self) -> Pod:
-        """Return the pod. Raises ``NotBound`` if the snapshot lacks it, has another UID, or could not decode it."""
+        """Return the pod as the snapshot has it.
+
+        Raises ``NotBound`` if the snapshot lacks it, if the pod of this name has another UID, or if its newest version
+        could not be decoded.
+        """
         pod = self._cluster.pod(self._args.namespace, self._args.name)
         if pod is None:
             raise NotBound(error(f'pods "{self._args.name}" not found'))
@@ -80,7 +84,10 @@ class Target:
         return pod
 
     def node(self) -> NodeInfo:
-        """Return the node. Raises ``NotBound`` if there is none, because the API server does not check node names."""
+        """Return the node. Raises ``NotBound`` if the snapshot lacks it, or if its newest version could not be decoded.
+
+        The API server does not check the name of the node in a Binding.
+        """
         node = self._cluster.nodes.get(self._args.node)
         if node is None:
             raise NotBound(error(f'nodes "{self._args.node}" not found'))
@@ -97,7 +104,10 @@ class Target:
 
 
 class Transaction:
-    """Transaction that binds a pod with a profile here. ``deadline``: time of ``clock`` at which all waits end."""
+    """Transaction that binds a pod that has a profile here.
+
+    ``deadline``: time of ``clock`` at which waits for other binds, and the wait at Permit, end.
+    """
 
     def __init__(
         self,
@@ -122,7 +132,7 @@ class Transaction:
         self._clearance: BindClearance | None = None
 
     async def run(self) -> tuple[Pod, CycleState]:
-        """Bind the pod; return the pod that was checked, and the state of that check.
+        """Bind the pod. Return it as it was assumed, and the state of the check just before that.
 
         After a failure the steps are undone (step 5 above), and ``NotBound`` or ``PluginError`` is raised.
         """
@@ -155,7 +165,7 @@ class Transaction:
     def _recheck_pending(self) -> tuple[Pod, CycleState | None]:
         """Return the pod, and the result of ``_recheck`` with the pods of all binds in flight as ``uncertain``.
 
-        Raises ``NotBound``, also if the pod is already bound.
+        Raises ``NotBound`` if the pod is already bound, and the exceptions of ``Target.pod`` and ``_recheck``.
         """
         pod = self._target.pod()
         if pod.node_name:
@@ -238,7 +248,7 @@ class Transaction:
 
 
 def require_bound(status: Status, clearance: BindClearance) -> None:
-    """Raise ``NotBound`` unless the bind plugin returned Success and the outcome of each Binding sent is known."""
+    """Raise ``NotBound`` unless ``status`` is Success and the outcome of each Binding that was sent is known."""
     if status.code is Code.SUCCESS and clearance.unclear:
         raise NotBound(error(UNCLEAR))
     if status.code is not Code.SUCCESS:
@@ -246,7 +256,7 @@ def require_bound(status: Status, clearance: BindClearance) -> None:
 
 
 def give_up(cluster: Cluster, pod: Pod, clearance: BindClearance | None) -> None:
-    """Remove an assumed pod that was not bound. If its Binding can still take effect, mark the pod as unclear instead.
+    """Make an assumed pod pending again. If a Binding for it can still take effect, mark the pod as unclear instead.
 
     An unclear pod stays assumed until the outcome is known.
     """

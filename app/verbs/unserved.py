@@ -1,4 +1,7 @@
-"""Counts and logs requests about pods that have no profile here. The constraints of such pods are not checked."""
+"""Counts requests about pods that have no profile here, and logs their schedulerNames.
+
+The constraints of such pods are not checked.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ MOST_NAMES: Final = 32
 """Maximum number of schedulerNames that are counted separately."""
 
 LONGEST_NAME: Final = 63
-"""Maximum length of a schedulerName in log lines, metrics and messages, in characters."""
+"""Maximum length, in characters, of a schedulerName or another name that ``printable`` returns."""
 
 
 def _ignore(_verb: Verb, _name: str) -> None:
@@ -29,8 +32,9 @@ def _ignore(_verb: Verb, _name: str) -> None:
 class Unserved:
     """Logs each schedulerName without a profile once, and counts the requests about its pods.
 
-    ``count`` is called with the verb and the name of each request. Any user can choose a schedulerName, so the number
-    and the length of names are limited.
+    Any user can choose a schedulerName, so the number and the length of names are limited. All further names together
+    are logged once and counted as ``OTHER_NAMES``. ``count`` is called for each request, with its verb and the name
+    under which it is counted.
     """
 
     def __init__(self, count: Callable[[Verb, str], None] = _ignore) -> None:
@@ -39,11 +43,11 @@ class Unserved:
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """Requests so far, by schedulerName."""
+        """Number of requests so far, by the name under which they are counted."""
         return self._requests
 
     def record(self, verb: Verb, pod: Pod) -> None:
-        """Count a request about the pod. If it is the first one with this schedulerName, log the name."""
+        """Count a request about the pod. If it is the first one that is counted under its name, log this name."""
         name = self._bounded_name(pod.spec.scheduler_name)
         if name not in self._requests:
             self._requests[name] = 0
@@ -57,5 +61,5 @@ class Unserved:
 
 
 def printable(scheduler_name: str) -> str:
-    """Escape all characters of a schedulerName except printable ASCII, and cut it to ``LONGEST_NAME`` characters."""
+    """Escape a schedulerName, or another untrusted name, like ``ascii``, and cut it to ``LONGEST_NAME`` characters."""
     return ascii(scheduler_name[:LONGEST_NAME])[1:-1][:LONGEST_NAME]

@@ -21,11 +21,14 @@ class Budget:
 
     @property
     def is_over(self) -> bool:
-        """True if no processor time is left. A true value also sets ``was_over``, which marks the answer incomplete."""
+        """True if no processor time is left, or if ``was_over`` is set. A true value sets ``was_over``.
+
+        ``was_over`` marks the answer incomplete. A caller can set it, too.
+        """
         self.was_over |= self._seconds is not None and self._clock() - self._began > self._seconds
         return self.was_over
 
     def part(self, number: int) -> Budget:
-        """Return a new budget with the remaining time divided by ``number``."""
+        """Return a new budget with the remaining time divided by ``number``. It does not set this ``was_over``."""
         left = None if self._seconds is None else max(0.0, self._seconds - (self._clock() - self._began)) / number
         return Budget(left, self._clock)

@@ -54,8 +54,8 @@ def drained(scratch: ScratchCluster, request: DrainRequest, budget: Budget) -> S
 
     Raises ``PluginError``.
 
-    A node is uncordoned before the next one is drained, as in a rolling upgrade, unless ``keeps_cordoned``. When
-    ``budget`` has no processor time left, the remaining pods are not tried (outcome ``notReached``).
+    Before the next node is drained, a node is restored as it was, as in a rolling upgrade, unless ``keeps_cordoned``.
+    Pods that are not tried because ``budget`` has no processor time left have the outcome ``notReached``.
     """
     plan = _Plan(scratch, request, budget)
     items: list[Mapping[str, Any]] = []
@@ -136,7 +136,7 @@ class _Plan:
         return answer
 
     def _place_waiting_again(self) -> Generator[None, None, None]:
-        """Place the waiting pods of all drains again, after a node is uncordoned. No pods are evicted for them."""
+        """After a node is uncordoned, try the waiting pods of all drains so far again. No pods are evicted for them."""
         waiting = {it.placement.pod.uid: it for of in self._drains for it in of.waiting() if it.placement is not None}
         placements: list[Placement] = []
         with self._placer.without_preemption():
@@ -148,7 +148,10 @@ class _Plan:
                 self._ledger.restore(leaving.pod)
 
     def _find_nodes_without_homes(self, drain: NodeDrain) -> Generator[None, None, None]:
-        """For each waiting pod with a home, find the nodes on which it could run if the home were released."""
+        """For each waiting pod with a home, find the nodes on which it could run if the home were released.
+
+        Pods are left out once no processor time is left.
+        """
         for leaving in drain.leaving:
             placement = leaving.placement
             if leaving.home is not None and placement is not None and placement.waits and not self._budget.is_over:
@@ -156,10 +159,10 @@ class _Plan:
                 yield
 
     def _fits_alone(self, drain: NodeDrain, group: Mapping[str, Any]) -> bool | None:
-        """Return True if a pod of the group would fit a node without the pods that the drain placed.
+        """Return True if, without the pods that the drain placed, a node would pass all filters except those for homes.
 
-        Return ``None`` if nothing was placed, if only its home keeps the pod from a node, or if no processor time is
-        left.
+        This is tried for the first pod of the group. Return ``None`` if nothing was placed, if only its home keeps that
+        pod from a node, or if no processor time is left.
         """
         pods = [it.pod for it in drain.placements if it.node]
         sample = next((it for it in drain.placements if it.waits and original_name(it.pod) == group["pods"][0]), None)
@@ -253,7 +256,7 @@ def _then(leaving: LeavingPod, outcome: str) -> str:
 
 
 def _why(placement: Placement) -> str:
-    """Return why a pod waits: the most frequent rejection, with its number of nodes and the number of all nodes."""
+    """Return why a pod waits: what gates it, or the most frequent rejection with its share of the rejected nodes."""
     if not placement.gate.is_success:
         return placement.gate.message
     counts: Counter[str] = Counter()
@@ -265,7 +268,7 @@ def _why(placement: Placement) -> str:
 
 
 def _budget(drain: NodeDrain, key: str, allowed: int, healthy: int) -> Mapping[str, Any]:
-    """Return a ``DrainedBudget``. ``allowed``, ``healthy``: before the node is drained."""
+    """Return a ``DrainedBudget``. ``allowed`` and ``healthy``: values before the node is drained."""
     state = drain.budgets[key]
     pods = [it for it in drain.leaving if any(state is guarding for guarding in drain.guarding(it.pod))]
     return {

@@ -49,8 +49,8 @@ class LeavingPod(Struct, eq=False):
 
     ``pod``: as before the drain · ``wave``: number of the wave in which it leaves; 0 if it is in none · ``refusal``:
     why the Eviction API still refuses to evict it · ``preempted``: evicted from another node, by preemption for a pod
-    of the drain · ``after_grace``: placed only after the grace period of its home · ``placement``: of the new pod;
-    ``None`` if there is none · ``returned``: node of a new pod that is placed only after the drained node is
+    of the drain · ``after_grace``: true once the grace period of its home is over · ``placement``: result for the new
+    pod; ``None`` if it was not tried · ``returned``: node of a new pod that is placed only after the drained node is
     uncordoned; else empty · ``fault``: why its home is unknown; empty if no plugin failed.
     """
 
@@ -77,7 +77,7 @@ class LeavingPod(Struct, eq=False):
 
 
 class DrainPlacer(Placer):
-    """Places pods on nodes that are not ``closed``.
+    """Places pods on nodes that are not ``closed`` and whose newest version could be decoded.
 
     ``free``: UIDs of the pods whose grace period is over. They no longer wait for their home.
     """
@@ -92,7 +92,7 @@ class DrainPlacer(Placer):
         return super().candidates(pod).without({*self.closed, *unreadable_nodes(self._cluster)})
 
     def tried(self, framework: Framework, pod: Pod, search: Search | None = None) -> Placement:
-        """Like ``Placer.tried``, but if a plugin fails, only this pod waits, and no error is raised.
+        """Like ``Placer.tried``, but raise no error: if a plugin fails, the pod waits, with that Error as ``gate``.
 
         A pod of ``free`` that waits is tried again without the filters that keep homes, if one of them rejects a node.
         """
@@ -105,7 +105,7 @@ class DrainPlacer(Placer):
         return placement
 
     def fitting(self, pod: Pod) -> Sequence[str]:
-        """Return the nodes that pass all filters except those that keep homes; no nodes if a plugin fails."""
+        """Return the names of the candidates that pass all filters except those for homes; empty if a plugin fails."""
         search = self.without_homes(self._scratch.framework_for(pod))
 
         def passed() -> Sequence[str]:
@@ -145,7 +145,7 @@ class NodeDrain:
 
     ``leaving``: pods of the drain · ``apart``: pods that are left alone, each with the reason · ``homes``: homes on the
     node whose pod is neither there nor in ``leaving`` · ``placements``: of the new pods · ``budgets``: those that
-    select a pod of ``leaving``, by namespace and name · ``waves``: number of waves so far · ``ended``: true once no
+    select a pod that ``begin`` finds, by NAMESPACE/NAME · ``waves``: number of waves so far · ``ended``: true once no
     more pods can be evicted or placed.
     """
 
@@ -192,7 +192,7 @@ class NodeDrain:
                 self.budgets[state.name] = state
 
     def _leaving(self, lists: HomeLists, pod: Pod) -> LeavingPod:
-        """Return the record of a pod on the node, with its home."""
+        """Return the record of a pod on the node, with its home, or with the fault of the plugin that keeps homes."""
         try:
             home = lists.home_of(self._scratch.framework_for(pod), pod)
         except PluginError as fault:
@@ -202,7 +202,7 @@ class NodeDrain:
     def steps(self, budget: Budget) -> Iterator[str | None]:
         """Evict the pods and place new ones, in waves. The node must be cordoned.
 
-        If ``budget`` has no processor time left, the steps stop and ``ended`` stays false.
+        If ``budget`` has no processor time left after a pod was tried, the steps stop, and ``ended`` stays false.
         """
         self._placer.closed.add(self.node)
         more = True
@@ -210,7 +210,8 @@ class NodeDrain:
             more = yield from self._wave(budget)
 
     def _wave(self, budget: Budget) -> Generator[str | None, None, bool]:
-        """Evict and place the pods of one wave; if no pod can be evicted, end the grace periods.
+        """Evict the pods of one wave and place new ones. If none can be evicted, end the grace periods instead,
+        and place the pods that waited.
 
         Return True if another wave can follow.
         """
@@ -245,13 +246,13 @@ class NodeDrain:
         return evicted
 
     def _new_pod(self, leaving: LeavingPod) -> Pod:
-        """Return the pod to place for a pod that left, and store the record by its UID."""
+        """Return the pod to place for a pod that left, and store the record by the UID of the pod to place."""
         pod = leaving.pod.nominated("") if leaving.waited_before else recreated(leaving.pod)
         self._records[pod.uid] = leaving
         return pod
 
     def _after_grace(self) -> list[Pod]:
-        """End the grace periods of all waiting pods, and return these pods to place them again."""
+        """End the grace periods of all waiting pods that have one, and return these pods to place them again."""
         ending: list[Pod] = []
         for placement in tuple(self.placements):
             record = self._records.get(placement.pod.uid)
@@ -263,7 +264,10 @@ class NodeDrain:
         return ending
 
     def _record_placements(self) -> None:
-        """Store placements with the pods that left. Budgets count the new pods that are placed as healthy."""
+        """Store placements with the pods that left, and drop the placements of new pods that were evicted.
+
+        For budgets, a new pod is healthy once it is placed.
+        """
         for placement in self.placements:
             record = self._records.get(placement.pod.uid)
             if record is not None:
@@ -286,7 +290,10 @@ class NodeDrain:
         return [it for it, found in placements if found is not None and found.waits and found.gate.is_success]
 
     def _record_victim(self, victim: Pod) -> None:
-        """Add a pod that preemption evicted to ``leaving``, and store its record by the UID of its new pod."""
+        """Record a pod that preemption evicted. The key of the record is the UID of the pod's new pod.
+
+        The record is added to ``leaving``, unless the evicted pod is itself a new pod of this drain.
+        """
         record = self._records.get(victim.uid)
         again = recreated(victim).uid
         if again in self._records:

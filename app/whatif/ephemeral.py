@@ -23,7 +23,10 @@ _TEMPLATE: Final = ("ephemeral", "volumeClaimTemplate")
 
 
 def claims_like(cluster: Cluster, source: str, pod: Pod) -> Iterator[PersistentVolumeClaim]:
-    """Yield the missing claims of a new pod's ephemeral volumes, as copies of the claims of the pod ``source``."""
+    """Yield the missing claims of a new pod's ephemeral volumes, as copies of claims of the pod named ``source``.
+
+    Claims that ``source`` lacks are left out.
+    """
     for volume in pod.spec.parts.volumes or ():
         if volume.claim is not None or not volume.ephemeral:
             continue

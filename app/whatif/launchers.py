@@ -29,7 +29,8 @@ _PAGE_TABLE: Final = 512
 """Bytes of guest memory for each byte of page tables."""
 
 _PROCESSES: Final = 220 * _MI
-"""Memory of the processes in a launcher pod without the guest, in bytes. The next constants are in bytes, too."""
+"""Memory of a launcher pod's processes without the guest, in bytes. The constants up to ``_DEVICES`` are in bytes, too.
+"""
 
 _PER_CPU: Final = 8 * _MI
 _IO_THREAD: Final = 8 * _MI
@@ -159,7 +160,7 @@ def _is_dedicated(spec: Mapping[str, Any]) -> bool:
 
 
 def _cpus(spec: Mapping[str, Any]) -> int:
-    """Return the number of virtual CPUs of the guest's topology; 0 if the spec has none."""
+    """Return the number of virtual CPUs of the guest's topology; 0 if the spec has none. Raises ``BadField``."""
     place = (*_DOMAIN, "cpu")
     topology = [number_at(spec, (*place, it), 0) for it in ("cores", "sockets", "threads")]
     if not any(topology):
@@ -202,7 +203,8 @@ def _quantity(amount: Any, place: Place) -> Quantity:
 def launcher_owners(
     cluster: Cluster, manifest: WorkloadManifest, uid: str, instance_uid: str
 ) -> Iterator[tuple[Kind[Any], Mapping[str, Any]]]:
-    """Yield the instance that owns a launcher pod, and its VirtualMachine if the cluster has none.
+    """Yield the owners of a launcher pod, with their kinds: its VirtualMachine, if that is not in the cluster yet, and
+    its instance.
 
     Plugins need the owners of a pod to find its home. ``uid``: of a VirtualMachine that does not exist yet.
     ``instance_uid``: of the instance. An existing VirtualMachine keeps its UID, and so its home.

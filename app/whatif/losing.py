@@ -38,7 +38,7 @@ MOST_WORKLOADS: Final = 500
 """Maximum number of workloads in the answer for one domain."""
 
 MOST_RUNNING_IN: Final = 10
-"""Maximum number of domains of each workload for which its running pods are counted: those with the most pods."""
+"""Maximum number of domains for which the running pods of a workload are listed: those with the most of them."""
 
 MOST_WORST: Final = 20
 """Maximum number of workloads of each domain in the answer for all values of a key.
@@ -58,7 +58,7 @@ later variant would change if nodes reported different sizes of one image.
 
 _MOST_REASONS: Final = 3
 _STEP: Final = 50
-"""Number of placed pods from one text on the progress to the next."""
+"""Number of tried pods from one text on the progress to the next."""
 
 Workload = tuple[str, str, str]
 """Namespace, kind and name."""
@@ -100,8 +100,8 @@ class LossCount(Struct):
 class _WorkloadLoss(Struct):
     """Loss of one workload in one variant. ``waiting``: the pods that wait.
 
-    ``change``: field change that helps most; ``None`` if none is known. ``tried``: true if the processor time sufficed
-    to try the changes.
+    ``change``: field change that helps most; ``None`` if none is known. ``tried``: true if changes were tried, and the
+    processor time sufficed for all of them.
     """
 
     count: LossCount = field(default_factory=LossCount)
@@ -116,8 +116,8 @@ _Losses = dict[Workload, _WorkloadLoss]
 def lost(scratch: ScratchCluster, request: LossRequest, budget: Budget) -> Steps:
     """Simulate the loss of the requested domain, or of each domain in turn (at most ``MOST_DOMAINS``).
 
-    The steps return the fields of a ``LossPlan``. When ``budget`` has no processor time left, the remaining
-    ``LossVariant`` fields are ``null``. Raises ``VerbFailure`` and ``PluginError``.
+    The steps return the fields of a ``LossPlan``. Each domain has a part of ``budget``. When that is used up, pods are
+    not tried, and the remaining variants of the domain are ``null``. Raises ``VerbFailure`` and ``PluginError``.
     """
     domains = nodes_by_value(scratch, request.key)
     chosen = _chosen(scratch, request, domains)
@@ -158,7 +158,7 @@ def _chosen(scratch: ScratchCluster, request: LossRequest, domains: Mapping[str,
 
 
 def _running(scratch: ScratchCluster, domains: Mapping[str, Sequence[Node]]) -> dict[Workload, Counter[str]]:
-    """Return the number of pods of each workload, by domain; those on nodes without the label are in domain ``""``."""
+    """Return the number of pods with a node, by workload and domain (``""``: no label), without Terminating pods."""
     values = {node.name: value for value, nodes in domains.items() for node in nodes}
     running: dict[Workload, Counter[str]] = {}
     for pod in scratch.cluster.pods():
@@ -177,7 +177,7 @@ def _domain(
 ) -> Steps:
     """Return a ``DomainLoss`` as JSON. ``is_alone``: no other domain is requested.
 
-    A domain that is alone is answered in more detail: with all affected workloads, and with changes of a field.
+    The answer for a domain that is alone has up to ``MOST_WORKLOADS`` affected workloads, and changes of a field.
     """
     losses: dict[LossVariant, _Losses] = {}
     ties = VolumeTies(scratch, domain.names)
@@ -210,7 +210,7 @@ def _domain(
 def _carried_out(
     scratch: ScratchCluster, trial: LossTrial, variant: LossVariant, budget: Budget, *, is_alone: bool
 ) -> Generator[str | None, None, _Losses]:
-    """Simulate one variant: place the lost pods again, and find helpful changes for the workloads that wait most."""
+    """Simulate one variant. If ``is_alone``, find changes that help the workloads with the most waiting pods."""
     yield from trial.begin()
     pods = [recreated(it) for it in trial.lost if is_recreated(it) and not stays_terminating(it, variant)]
     for _ in trial.placer.placing(pods, trial.placements):
@@ -276,12 +276,12 @@ def _workload(pod: Pod) -> Workload:
 
 
 def _stopped(count: LossCount) -> int:
-    """Return the number of pods that are not replaced by a running pod: they wait or stay Terminating."""
+    """Return the number of pods that wait or stay Terminating."""
     return count.waiting + count.not_ended
 
 
 def _rank(key: Workload, losses: Mapping[LossVariant, _Losses]) -> tuple[Any, ...]:
-    """Return the sort key, worst first: pods without a running replacement, then lost pods, in their worst variants."""
+    """Return the sort key, worst first: by ``_stopped``, then by lost pods, each in the variant with the most."""
     counts = [of_variant.get(key, _NOTHING).count for of_variant in losses.values()]
     return (-max(_stopped(it) for it in counts), -max(it.lost for it in counts), key)
 
@@ -339,7 +339,7 @@ def _outcome(loss: _WorkloadLoss) -> Mapping[str, Any]:
 
 
 def _reasons(waiting: Sequence[Placement]) -> Iterable[Mapping[str, Any]]:
-    """Yield the reasons that reject the most nodes. ``count``: largest number of nodes rejected for one pod."""
+    """Yield at most three reasons. ``count``: largest number of nodes rejected for one pod; 0 if the pod is gated."""
     nodes: dict[Status, int] = {}
     for placement in waiting:
         gate = () if placement.gate.is_success else ((placement.gate, 0),)

@@ -2,7 +2,7 @@
 
 Topology spread treats the variants differently. A domain whose nodes are gone does not count. A domain of tainted nodes
 counts, unless the constraint has ``nodeTaintsPolicy: Honor`` or the profile ``untoleratedDomains: Ignore``. A domain
-without room always counts.
+without room counts as before the loss.
 
 All variants of all domains use one copy of the cluster, because copying a large cluster takes a second.
 """
@@ -39,7 +39,7 @@ STATIC: Final = "Node"
 """Kind of the owner of a static pod."""
 
 WAITING_OWNERS: Final = frozenset(("StatefulSet", "VirtualMachineInstance"))
-"""Kinds of owners whose controllers create no pod before the old one is gone from the API server.
+"""Kinds of owners whose controllers create a new pod only after the old one is gone from the API server.
 
 KubeVirt does so because the virtual machine could still run on the unreachable node (kubevirt#3332, #6682).
 """
@@ -105,7 +105,7 @@ def is_recreated(pod: Pod) -> bool:
 
 
 def stays_terminating(pod: Pod, variant: LossVariant) -> bool:
-    """Return True if a lost pod stays Terminating on its unreachable node, so that its controller creates no other."""
+    """Return True if a lost pod's controller creates no other while this one is Terminating on its unreachable node."""
     return variant is LossVariant.TAINTED and pod.owner is not None and pod.owner.kind in WAITING_OWNERS
 
 
@@ -142,7 +142,7 @@ class LossTrial:
         self.placements: list[Placement] = []
 
     def begin(self) -> Iterator[None]:
-        """Remove the pods and change the nodes, in steps."""
+        """Remove pods and change nodes as the variant requires, in steps. Nothing is done if ``evicts_nothing``."""
         if self.evicts_nothing:
             return
         for number, node in enumerate(self._domain.nodes):
@@ -177,9 +177,9 @@ class LossTrial:
 
 
 class LossPlacer(Placer):
-    """Places pods that are lost. Pods that wait for their home during a grace period start elsewhere after it.
+    """Places new pods for lost ones. Pods that wait for their home during a grace period start elsewhere after it.
 
-    Pods whose policy is ``soft`` start elsewhere at once.
+    Pods whose home has the policy ``soft`` start elsewhere at once.
 
     ``after_grace``: UIDs of the pods that start elsewhere after their grace period. ``victims``: pods that were evicted
     to make room, including pods that this placer placed.
@@ -227,9 +227,7 @@ class LossPlacer(Placer):
 
 
 def _is_ready_elsewhere(scratch: ScratchCluster, names: Collection[str]) -> bool:
-    """Return True if a node that is not in ``names`` is ready, or if the snapshot lacks the conditions of such
-    a node.
-    """
+    """Return True unless the snapshot shows for each node outside ``names`` that it is not ready."""
     nodes = (it.node for name, it in scratch.cluster.base_nodes.items() if name not in names)
     return any(it.parts.state is None or it.parts.state.ready not in (FALSE, UNKNOWN) for it in nodes)
 

@@ -1,4 +1,7 @@
-"""Models of the requests and answers of what-ifs. The models of answers are used only for the OpenAPI document."""
+"""Models of the requests and answers of simulations and losses, and parts that all what-ifs share.
+
+The models of answers are used only for the OpenAPI document.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ MOST_OBJECTS: Final = 5000
 MOST_SCALES: Final = 100
 MOST_REPLICAS: Final = 1_000_000
 LONGEST_LABEL_KEY: Final = 317
-"""Maximum characters of a label key: a prefix of 253, a slash, and a name of 63."""
+"""Maximum characters of a label key: 253 of the prefix, a slash, and 63 of the name."""
 
 LONGEST_LABEL_VALUE: Final = 63
 

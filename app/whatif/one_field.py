@@ -37,7 +37,7 @@ _POD_AFFINITY: Final = "InterPodAffinity"
 _MORE_SKEW: Final = (1, 2, 3, 4, 6, 8)
 """Increases of ``maxSkew`` that are tried, if smaller than the number of waiting pods.
 
-That number is tried last.
+The last increase that is tried is that number.
 """
 
 Changed = Callable[[PodSpec], PodSpec]
@@ -129,7 +129,7 @@ class OneField:
         return left
 
     def _owner(self, pod: Pod) -> tuple[Kind[AnnotatedObject], AnnotatedObject] | None:
-        """Return the owner of the pod's home, with its kind; ``None`` if it is not in the snapshot."""
+        """Return kind and object of the owner of the pod's home; ``None`` if there is no home, or no owner here."""
         home = self._home(pod)
         if home is None:
             return None

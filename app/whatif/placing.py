@@ -43,8 +43,8 @@ class Placement(Struct, frozen=True):
     """Result of the scheduling cycle of one pod. ``node``: empty if the pod waits.
 
     ``ties``: number of other nodes with the same score. ``gate``: status of PreEnqueue, which is not Success if the pod
-    is not queued. ``rejections``: number of nodes by rejection, the most frequent first. ``victims``: pods that
-    preemption would evict from ``nominated``.
+    is not queued; in a drain, also the Error of a plugin that failed. ``rejections``: each with its number of nodes,
+    the most frequent first. ``victims``: pods that preemption evicts, or would evict, from ``nominated``.
     """
 
     pod: Pod
@@ -84,9 +84,9 @@ class Placer:
     def placing(self, pods: Sequence[Pod], placements: list[Placement]) -> Iterator[None]:
         """Place pods in the order of the queue, one per step, and append the results. Raises ``PluginError``.
 
-        Evicted victims that have a controller come back as new pods at the end of the queue. Then the waiting pods are
-        tried again, until a pass places none of them, because a pod can need another one near it. A new result of a pod
-        replaces the earlier one, and moves to the end of the list.
+        Evicted victims that have a controller come back as new pods at the end of the queue. Then the waiting pods of
+        ``placements``, earlier ones included, are tried again until a pass places none of them, because a pod can need
+        another one near it. A new result of a pod replaces the earlier one, and moves to the end of the list.
         """
         yield from self._pass(self.queued(pods), placements)
         placed = True
@@ -114,7 +114,7 @@ class Placer:
             yield
 
     def _retry(self, placements: list[Placement]) -> Generator[None, None, bool]:
-        """Try all waiting pods again. Return True if a pod was placed."""
+        """Try all waiting pods that are not gated again, unless there are no others. Return True if one was placed."""
         waiting = [it for it in placements if it.waits and it.gate.is_success]
         if len(waiting) == len(placements):
             return False
@@ -127,10 +127,11 @@ class Placer:
         return any(it.node for it in again)
 
     def place(self, pod: Pod) -> Placement:
-        """Run one cycle for a pod without a node, and put the pod on the chosen node. Raises ``PluginError``.
+        """Add a pod without a node to the cluster, run one cycle, and put the pod on the chosen node.
 
-        With ``preempts``, the victims of preemption are evicted, and a second cycle is run. A pod that gets no node
-        stays in the cluster, and waits.
+        Missing claims of its ephemeral volumes are added if ``claims_like`` finds a model. With ``preempts``, victims
+        of preemption are evicted, and a second cycle is run. A pod that gets no node stays in the cluster, and waits.
+        Raises ``PluginError``.
         """
         framework = self._scratch.framework_for(pod)
         self._lowest = min(self._lowest, pod.spec.priority)
@@ -150,7 +151,7 @@ class Placer:
         return placement
 
     def tried(self, framework: Framework, pod: Pod, search: Search | None = None) -> Placement:
-        """Run one cycle for a pod and change nothing. ``search``: filters to use instead of those of the profile.
+        """Run PreEnqueue and one cycle for a pod. ``search``: filters to use instead of those of the profile.
 
         Raises ``PluginError``.
         """
@@ -164,7 +165,7 @@ class Placer:
         return Candidates.of(self._cluster.nodes)
 
     def _cycle(self, framework: Framework, pod: Pod, search: Search) -> Placement:
-        """Filter and score, or search victims if no node fits. Raises ``PluginError`` or ``Unprepared``."""
+        """Filter and score; search for victims if no node fits. Raises ``PluginError`` or ``Unprepared``."""
         with self._cluster.without(pod.uid, pod.key):
             nodes = self.candidates(pod)
             result = search.find_nodes_that_fit(pod, nodes, CycleState())
@@ -178,7 +179,7 @@ class Placer:
         return Placement(pod, rejections=counted, nominated=nominated, victims=victims)
 
     def _victims(self, framework: Framework, pod: Pod, rejected: Mapping[str, Status]) -> tuple[str, Sequence[Pod]]:
-        """Return the node to which preemption nominates the pod, and the pods to evict there.
+        """Return the node to which preemption nominates the pod, and the pods to evict; both empty if none are found.
 
         Raises ``PluginError`` or ``Unprepared``.
         """
@@ -194,9 +195,10 @@ class Placer:
     def _preemptions(
         self, framework: Framework, pod: Pod, rejected: Mapping[str, Status]
     ) -> Iterator[Callable[[CycleState], PostFilterSteps]]:
-        """Yield the searches for victims, in order: that of the scheduler, and then Homeport's own.
+        """Yield the searches for victims, in order. A complete profile has one: its PostFilter.
 
-        If Homeport decides about topology spread, the scheduler does not preempt for it.
+        In a delegated profile, the scheduler searches on the nodes that topology spread does not reject. Then Homeport
+        searches for topology spread, if it preempts for this profile.
         """
         search = framework.post_filters
         if framework.preset == "complete":

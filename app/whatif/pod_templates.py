@@ -22,7 +22,7 @@ _CONTAINERS: Final = ("initContainers", "containers")
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _EVICTED_AFTER: Final = 300
-"""Default ``tolerationSeconds`` for nodes that are not ready or unreachable."""
+"""Default ``tolerationSeconds`` for nodes that are unreachable or not ready."""
 
 _NO_EXECUTE: Final = "NoExecute"
 _SUPPORTED_OF_PODS: Final = ("cpu", "memory")
@@ -43,9 +43,10 @@ class PriorityClasses:
         self._default = max((it for it in classes.values() if it.is_default), key=lambda it: -it.value, default=None)
 
     def apply(self, spec: dict[str, Any]) -> str:
-        """Set priority and preemption policy of a pod's spec. Return why they are approximate; empty if they are not.
+        """Set priority and preemption policy of a pod's spec by its PriorityClass.
 
-        If the class is not known, ``spec.priority`` is used, else 0.
+        If the class is not known, ``spec.priority`` is kept, or set to 0 if it is missing. Return a text if it
+        is set to 0 although the spec names a class; else an empty string.
         """
         name = spec.get("priorityClassName") or ""
         of_class = self._classes.get(name) if name else self._default
@@ -106,7 +107,7 @@ def read_template(
 
 
 def spec_for(template: PodTemplate, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the spec of a pod with these labels.
+    """Return the spec of a pod with these labels. Raises ``BadField``.
 
     Like the API server, add ``matchLabelKeys`` and ``mismatchLabelKeys`` to the selectors of constraints and terms.
     """
@@ -221,7 +222,7 @@ def _check_containers(spec: Mapping[str, Any]) -> None:
 def _with_requests(container: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """Return a container that requests its limit of each resource for which it has no request.
 
-    Raises ``BadField`` if a request is above its limit.
+    Raises ``BadField``, for example if a request is above its limit.
     """
     resources = container.get("resources")
     if not resources:
@@ -266,7 +267,7 @@ def _amounts(resources: Mapping[str, Any], field: str, place: Place) -> dict[str
 
 
 def _quantity(amount: Any) -> Quantity | None:
-    """Return an amount; ``None`` if it is malformed. The decoder of pods reports malformed amounts that it reads."""
+    """Return an amount; ``None`` if it is malformed or too long. The decoder of pods reports those that it reads."""
     try:
         return parse_quantity(str(amount).encode(errors="replace"))
     except (MalformedQuantity, OverlongQuantity):
@@ -293,7 +294,7 @@ def _host_ports(ports: Any) -> Any:
 
 
 def _default_tolerations(tolerations: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the tolerations that the API server adds to a new pod."""
+    """Yield the tolerations that the API server adds to a new pod with these tolerations."""
     for key in (_NOT_READY, _UNREACHABLE):
         if not any(
             (it.get("key") or key) == key and (it.get("effect") or _NO_EXECUTE) == _NO_EXECUTE for it in tolerations

@@ -26,7 +26,8 @@ def waiting_groups(
 ) -> Generator[None, None, list[Mapping[str, Any]]]:
     """Return groups of equal waiting pods as JSON objects, the largest group first. Raises ``PluginError``.
 
-    Remedies are proved on the scratch cluster as it is now. Remedies that help only on ``closed`` nodes are left out.
+    Remedies are searched for the ``MOST_GROUPS`` largest groups, while processor time is left. They are proved on the
+    scratch cluster as it is now. Remedies that help only on ``closed`` nodes are left out.
     """
     groups: dict[tuple[str, Inputs], list[Placement]] = {}
     for placement in placements:

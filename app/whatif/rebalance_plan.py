@@ -54,9 +54,11 @@ class RebalanceRequest(Struct, frozen=True):
 def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budget) -> Steps:
     """Choose evictions. The steps return the fields of a ``RebalancePlan``.
 
-    Raises ``RequestMistake``, ``PluginError``, and ``VerbFailure`` if no profile has the plugin PodTopologySpread.
+    Raises ``RequestMistake``, ``PluginError``, and ``VerbFailure`` if no profile of the workloads has the plugin
+    PodTopologySpread.
 
-    When ``budget`` has no processor time left, the remaining workloads are not improved.
+    When ``budget`` has no processor time left, the remaining workloads are not improved, and can be missing in
+    ``above``.
     """
     if (request.kind or request.name) and not (request.kind and request.name and request.namespace):
         raise RequestMistake("name", "one workload needs kind, name and namespace")
@@ -108,7 +110,7 @@ def _matches(key: Key, request: RebalanceRequest) -> bool:
 
 
 def _unknown(cluster: Cluster, request: RebalanceRequest) -> str | None:
-    """Return text with names similar to an unknown namespace or workload; ``None`` if all are known."""
+    """Return ``None`` if namespace and workload are known; else similar names as text, which can be empty."""
     if request.namespace and request.namespace not in cluster.namespaces():
         return similar(printable(request.namespace), cluster.namespaces(), "namespace")
     if not request.name:
@@ -187,7 +189,7 @@ def _above(rebalancing: Rebalancing, limits: Mapping[Key, Limits]) -> Iterator[M
 
 
 def _distinct(items: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the items without equal ones: pods of one workload can have different constraints, and share some."""
+    """Return the items without duplicates: pods of one workload can have different constraints, and share some."""
     distinct: list[Mapping[str, Any]] = []
     for item in items:
         if item not in distinct:
@@ -196,7 +198,7 @@ def _distinct(items: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _why(rebalancing: Rebalancing, key: Key, request: RebalanceRequest, *, over: bool) -> Iterable[Mapping[str, Any]]:
-    """Yield a ``LeftReason`` for each reason, the most frequent first."""
+    """Yield ``LeftReason`` objects: first one that is not about certain pods, if any; then the most frequent ones."""
     general: Collection[str] = ()
     counted: Mapping[str, int] = rebalancing.reasons.get(key, {})
     if rebalancing.is_full:

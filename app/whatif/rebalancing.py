@@ -2,12 +2,12 @@
 
 Each eviction is tried on a scratch cluster: the pod is deleted, and a new pod is placed by a complete scheduling cycle.
 The eviction is chosen only if a constraint gets better, and none needs more moves than before. A move is a pod that
-changes its domain. The best eviction is chosen first, until no constraint needs moves or no eviction helps. No pod of
-the real cluster is evicted.
+changes its domain. Soft constraints are considered only on request. The best eviction is chosen first, until no
+constraint needs moves, no eviction helps, or no more are allowed. No pod of the real cluster is evicted.
 
 A constraint gets better if it needs fewer moves. If no eviction achieves that, because kube-scheduler would not choose
-the domain that lacks pods, an eviction that makes the domains more even is chosen. If no later eviction saves a move,
-it is undone.
+the domain that lacks pods, an eviction that makes the domains more even is chosen. At the end of a workload, evictions
+after the last one that saved a move are undone.
 
 Budgets are respected as in a drain. A new pod counts as ready before the next pod is evicted.
 """
@@ -34,7 +34,7 @@ from app.whatif.scratch import ScratchCluster
 from app.whatif.spread import limits_of, skew_of
 
 MOST_TRIALS: Final = 200
-"""Number of candidates for one eviction after which the search ends, if one of them helps."""
+"""Position of the candidate, from 0, after which the search for one eviction ends, if an eviction helps by then."""
 
 _MOST_REASONS: Final = 3
 
@@ -59,7 +59,7 @@ class ChosenEviction(Struct, frozen=True):
 
 
 class _Trial(Struct, frozen=True):
-    """Result of an eviction that helps. ``limits``: of each workload that it affects, after it.
+    """Result of an eviction that helps. ``limits``: those of each workload that it affects, after the eviction.
 
     ``gain``: (moves that it saves, decrease of ``_unevenness``), both summed over the constraints to improve.
     """
@@ -163,7 +163,10 @@ class Rebalancing:
                 self._undo_after(useful)
 
     def _choose(self, key: Key) -> Generator[None, None, _Trial | None]:
-        """Return the best eviction for a workload, the first of equally good ones; ``None`` if no eviction helps."""
+        """Return the best eviction found for a workload, the first of equally good ones; ``None`` if none helps.
+
+        The search ends early if no better one is possible, after ``MOST_TRIALS``, or without processor time.
+        """
         best: _Trial | None = None
         reasons = self.reasons[key] = Counter()
         tried: set[tuple[str, Inputs]] = set()
@@ -186,11 +189,11 @@ class Rebalancing:
         return best
 
     def _open(self, trial: _Trial) -> int:
-        """Return the largest possible gain of the trial's pod: one move for each constraint that needs moves."""
+        """Return how many moves an eviction of the trial's pod saves at most: one per constraint that needs moves."""
         return sum(it > 0 for key in trial.limits if key in self._targets for it in self.needs(self.limits(key)))
 
     def _candidates(self, key: Key) -> list[Pod]:
-        """Return the pods in domains with at least two pods more than the minimum, the largest excess first.
+        """Return the pods in domains with at least two pods more than the minimum, the largest excess over it first.
 
         Pods with the same excess: first those on nodes with many of these pods, then the youngest.
         """
@@ -206,7 +209,7 @@ class Rebalancing:
         return sorted(youngest, key=lambda it: (-excess[it.node_name], -on_node[it.node_name]))
 
     def _counted_pods(self, key: Key) -> Sequence[Pod]:
-        """Return the pods with a node that a constraint of the workload selects, as they were at the first call."""
+        """Return the pods that have a node and are selected by a constraint of the workload, as at the first call."""
         if key not in self._counted:
             pods = (it for it in self._cluster.pods_in(key[0]) if it.node_name and not it.terminating)
             sample, constraints = self._samples[key], key[3]
@@ -214,7 +217,7 @@ class Rebalancing:
         return self._counted[key]
 
     def _is_there(self, pod: Pod) -> bool:
-        """Return True if the pod still exists, and is not a pod that a trial created."""
+        """Return True if the pod still exists, and is not the new pod of an eviction."""
         known = self._cluster.pod(*pod.key)
         return known is not None and known.uid == pod.uid and not pod.uid.endswith(AGAIN)
 
@@ -232,7 +235,7 @@ class Rebalancing:
         return [key for key in keys if any(_selects(it, self._samples[key], pod) for it in key[3])]
 
     def _tried(self, pod: Pod) -> _Trial | str:
-        """Try an eviction and undo it. Return a text if it does not help: why. Raises ``PluginError``."""
+        """Try an eviction and undo it. Return the result, or why it does not help. Raises ``PluginError``."""
         affected = self._affected(pod)
         before = {key: self.needs(self.limits(key)) for key in affected}
         new, placement = self._replace(pod)
@@ -267,7 +270,7 @@ class Rebalancing:
         self._cluster.upsert_pod(pod)
 
     def _carry_out(self, trial: _Trial) -> None:
-        """Repeat a trial, and keep its result."""
+        """Carry out an eviction as in its trial, without another scheduling cycle, and record it."""
         self._ledger.remove(trial.pod)
         self._cluster.delete_pod(trial.pod.key, trial.pod.uid)
         self._cluster.upsert_pod(replace(trial.placement.pod, node_name=trial.placement.node))
@@ -306,7 +309,7 @@ def _unevenness(limit: DomainLimit) -> int:
 
 
 def _why(placement: Placement) -> str:
-    """Return why a pod waits, as text: the first reasons, which reject the most nodes."""
+    """Return why a pod waits, as text: what gates it, or the reasons that reject the most nodes."""
     if not placement.gate.is_success:
         return f"{placement.gate.plugin}: {placement.gate.message}"
     reasons = (f"{status.plugin}: {status.message}" for status, _ in placement.rejections)

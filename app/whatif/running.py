@@ -1,7 +1,7 @@
 """Runs what-ifs, one at a time: in a child process of the service, or in the process of a command.
 
 The child is a fork, so it has the snapshot at once, and its long steps cannot delay a scheduling decision. It closes
-the sockets of the service, runs at the lowest priority, and ends after ``CHILD_SECONDS`` of processor time.
+the sockets of the service, runs at the lowest priority, and is ended after ``CHILD_SECONDS`` of processor time.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ async def _read_all(receiver: int) -> bytes:
 
 
 def _opened(body: bytes) -> bytes:
-    """Return the answer of a child. Raises the failure of the child."""
+    """Return the answer of a child. Raises the failure of the child, and ``VerbFailure`` if the child was ended."""
     if not body:
         raise VerbFailure("out_of_time", "the computation used too much processor time or memory, and was ended")
     if body.startswith(_FAILED):

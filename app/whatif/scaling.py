@@ -27,7 +27,7 @@ from app.whatif.simulated import ScaledWorkload, SimulatedPod, generated_name, u
 
 _STATEFUL_SET: Final = "StatefulSet"
 _BY_BIND: Final = (f"{ANNOTATION_DOMAIN}home", f"{ANNOTATION_DOMAIN}unclear-bind")
-"""Prefixes of the annotations that Homeport writes at bind. A new pod does not have them."""
+"""Prefixes of the annotations that Homeport writes at a bind, or after an unclear one. A new pod does not have them."""
 
 _ORDERED: Final = (_STATEFUL_SET, "Deployment", "ReplicaSet", "ReplicationController")
 """Kinds of controllers whose order of removal ``removal_order`` reproduces."""
@@ -61,7 +61,7 @@ class WorkloadPods:
 class Rescaling:
     """Scaling of a workload that has active pods. The added pods are copies of the newest one.
 
-    ``now``: creation time of the first added pod.
+    ``now``: time of the scaling. The added pods are created from then on.
     """
 
     def __init__(

@@ -79,7 +79,7 @@ class ScratchCluster:
         return [self._framework(name) for name in self._profiles]
 
     def reads(self, kind: Kind[Any]) -> bool:
-        """Return True if a profile reads the kind. The snapshot has no objects of other kinds."""
+        """Return True if a profile reads the kind. If none does, the snapshot can lack its objects."""
         return any(kind in it.kinds() for it in self._profiles.values())
 
     def framework_for(self, pod: Pod) -> Framework:

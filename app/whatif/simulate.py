@@ -22,10 +22,10 @@ from app.whatif.spread import spread_of
 from app.whatif.templates import MOST_PODS, pods_of, scaled
 
 FULL: Final = 0.9
-"""A node is listed as full if its pods request at least this part of a resource."""
+"""A node with new pods is listed as full if its pods request at least this part of a resource."""
 
 _STEP: Final = 50
-"""Number of placed pods from one text on the progress to the next."""
+"""Number of tried pods from one text on the progress to the next."""
 
 _WAITS: Final = "exists and waits now"
 _SHARED: Final = "as if no other new pod took its volumes or devices"
@@ -96,7 +96,10 @@ def simulated(
 
 
 def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> ManifestPods:
-    """Return the pods that the request adds and removes. Raises ``RequestMistake``."""
+    """Return the changes that the request makes. Raises ``RequestMistake``.
+
+    The existing pods without a node of the same workloads are among the added pods.
+    """
     scaled_titles = {_title(it.kind, it.namespace, it.name) for it in request.scale}
     titles = [_title_of(obj, request.namespace) for obj in request.objects]
     created = [number for number, title in enumerate(titles) if title not in scaled_titles]
@@ -129,7 +132,10 @@ def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> Manifest
 def _already_waiting(
     scratch: ScratchCluster, request: SimulationRequest, changes: ManifestPods
 ) -> Iterable[SimulatedPod]:
-    """Yield the pods of the changed workloads that have no node now. The scheduler tries them before new pods."""
+    """Yield the existing pods without a node of the changed workloads, except Terminating pods and removed ones.
+
+    The scheduler tries them before new pods of the same priority.
+    """
     workloads = {it.workload for it in changes.added} | {_title(it.kind, it.namespace, it.name) for it in request.scale}
     leaving = {it.uid for it in changes.removed}
     for namespace in {it.split("/")[1] for it in workloads if it}:
@@ -194,7 +200,7 @@ def _takes_scarce(pod: Pod) -> bool:
 
 
 def _full_nodes(scratch: ScratchCluster, names: Iterable[str]) -> Iterable[Mapping[str, Any]]:
-    """Yield the nodes with new pods on which a resource is nearly used up, by name."""
+    """Yield those of the nodes ``names`` on which a resource is nearly used up, sorted by name."""
     for name in sorted(names):
         info = scratch.cluster.nodes.get(name)
         if info is None:
@@ -205,7 +211,7 @@ def _full_nodes(scratch: ScratchCluster, names: Iterable[str]) -> Iterable[Mappi
 
 
 def _used(info: NodeInfo) -> Mapping[str, float]:
-    """Return the requested part of each resource of a node; empty if no profile reads resources."""
+    """Return the requested part of each resource that a node has; empty if no profile reads resources."""
     try:
         allocatable = info.node.allocatable
         free = info.free(allocatable)

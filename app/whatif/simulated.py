@@ -35,8 +35,9 @@ _NAMESPACE: Final = uuid.UUID("3f6c0f57-5d0b-4f6c-9d7c-6e0f7f1c2a11")
 class TemplateError(ValueError):
     """Raised if pods cannot be built from an object.
 
-    ``index``: position of the object in the request, from 0; -1 if the error is not about an object. ``field``: path of
-    the wrong field in this object, for example ``spec.template.spec.containers``.
+    ``index``: position of the object in ``objects`` of ``pods_of``, or ``templates`` of ``scaled``, from 0; -1 if the
+    error is not about an object. ``field``: path of the wrong field in this object, for example
+    ``spec.template.spec.containers``; it can be empty.
     """
 
     def __init__(self, index: int, field: str, message: str) -> None:
@@ -47,10 +48,10 @@ class TemplateError(ValueError):
 
 
 class SimulatedPod(Struct, frozen=True):
-    """Pod of a manifest or of a scale-up. ``pod`` has no node.
+    """Pod of a manifest or of a scale-up, or a pod of such a workload that waits already. ``pod`` has no node.
 
     ``workload``: for example ``Deployment/shop/web``; empty for a bare Pod. ``approximate``: why the real pod can
-    differ from ``pod``; empty if no difference is known.
+    differ from ``pod``, or that it waits already; else empty.
     """
 
     pod: Pod
@@ -75,8 +76,8 @@ class ScaledWorkload(Struct):
 class ManifestPods(ScaledWorkload):
     """Pods that the manifests of a request add and remove.
 
-    ``ignored``: objects that have no effect in a simulation, such as ``ConfigMap/shop/web``. ``notes``: sentences about
-    objects that exist in the cluster already, and about objects that start no pods.
+    ``ignored``: objects that have no effect in a simulation, such as ``ConfigMap/shop/web``. ``notes``: assumptions,
+    and objects that exist in the cluster already or start no pods, as sentences.
     """
 
     ignored: list[str] = []

@@ -20,7 +20,7 @@ _OWN_TERMS: Final = ("maxSkew ", "minDomains ")
 
 
 class SpreadState(Struct, frozen=True):
-    """Pods per domain of each constraint of a workload, at one moment. ``workload``: KIND/NAMESPACE/NAME."""
+    """Pod counts by domain, for each constraint of a workload, at one moment. ``workload``: KIND/NAMESPACE/NAME."""
 
     workload: str
     limits: Sequence[DomainLimit]
@@ -35,7 +35,7 @@ def spread_of(scratch: ScratchCluster, pods: Mapping[str, Pod]) -> dict[str, Spr
 
 
 def limits_of(scratch: ScratchCluster, pod: Pod) -> Sequence[DomainLimit]:
-    """Return the pods per domain of each constraint, as PodTopologySpread counts them. Raises ``PluginError``.
+    """Return the pod counts by domain for each constraint, as PodTopologySpread counts. Raises ``PluginError``.
 
     Empty if the pod has no constraints of its own, or if its profile does not have the plugin.
     """
@@ -48,7 +48,7 @@ def limits_of(scratch: ScratchCluster, pod: Pod) -> Sequence[DomainLimit]:
 
 
 def changes(before: Mapping[str, SpreadState], after: Mapping[str, SpreadState]) -> Iterable[Mapping[str, Any]]:
-    """Yield each constraint of each workload as a JSON object, with the pods of each domain before and after."""
+    """Yield each constraint of each workload as a JSON object, with the pod counts by domain before and after."""
     for workload, state in after.items():
         earlier = before[workload].limits if workload in before else ()
         for number, limit in enumerate(state.limits):

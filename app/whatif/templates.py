@@ -32,7 +32,7 @@ MOST_OBJECTS: Final = 10_000
 """Maximum number of objects of a request, those in Lists included."""
 
 _MOST_LISTS: Final = 3
-"""Maximum depth of Lists in Lists."""
+"""Maximum number of Lists within each other."""
 
 _MOST_DEPTH: Final = 64
 """Maximum depth to which mappings and lists can be nested in an object."""
@@ -145,7 +145,7 @@ def _add_first_pods(
 def _flattened(objects: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Place, Mapping[str, Any]]]:
     """Yield the objects, and the items of Lists instead of the Lists. Raises ``TemplateError``.
 
-    Each is a triple: position in the request, path within the object at that position, object. The path is empty unless
+    Each is a triple: position in ``objects``, path within the object at that position, object. The path is empty unless
     the object is an item of a List.
     """
     stack: list[tuple[int, Place, Any]] = []
@@ -255,7 +255,10 @@ def _has_containers(obj: Mapping[str, Any]) -> bool:
 def _priority_classes(
     every: Sequence[tuple[int, Place, Mapping[str, Any]]], cluster: Cluster
 ) -> dict[str, PriorityClass]:
-    """Return the PriorityClasses by name. Those of the request take precedence over the cluster's."""
+    """Return the PriorityClasses by name. Those of the request take precedence over the cluster's.
+
+    Raises ``TemplateError``.
+    """
     classes = {it.name: it for it in cluster.every(PRIORITY_CLASSES)}
     for index, place, obj in every:
         if (obj.get("apiVersion"), obj["kind"]) == (PRIORITY_CLASSES.api_version, PRIORITY_CLASSES.kind):
@@ -270,7 +273,7 @@ def _priority_classes(
 def _rescaling(
     manifest: WorkloadManifest, existing: WorkloadPods, cluster: Cluster, now: datetime, changes: ManifestPods
 ) -> Rescaling | None:
-    """Return the scaling of a workload that has pods in the cluster; ``None`` if it has none."""
+    """Return the scaling of a workload that has pods in the cluster, and add a note; ``None`` if it has none."""
     pods = existing.of(manifest.namespace, manifest.kind, manifest.name)
     if manifest.kind == "Pod" and (pod := cluster.pod(manifest.namespace, manifest.name)) is not None:
         pods = (pod,)
@@ -284,7 +287,7 @@ def _rescaling(
 
 
 def _build(builder: WorkloadBuilder, changes: ScaledWorkload) -> None:
-    """Add all pods of a manifest to ``changes``. Raises ``BadField``."""
+    """Add all pods of a manifest, and the objects that they need, to ``changes``. Raises ``BadField``."""
     pods = list(builder.pods())
     changes.added += pods
     changes.objects += builder.objects

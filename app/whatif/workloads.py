@@ -55,7 +55,7 @@ _HALTED: Final = ("Halted", "Manual")
 class WorkloadManifest(Struct, frozen=True):
     """Object of a request that creates pods.
 
-    ``index``: position of the object in the request, from 0. ``place``: path of ``document`` in that object; empty
+    ``index``: position of the object, as in ``TemplateError``. ``place``: path of ``document`` in that object; empty
     unless it is an item of a List. ``replicas``: number of pods. ``idle``: why the object is stopped, as a phrase; else
     empty.
     """

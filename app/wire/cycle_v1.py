@@ -26,7 +26,7 @@ from pydantic.alias_generators import to_camel
 from app.kube.decoding import Decoder, TooDeep
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Exceptions that decoding raises for a body that is not JSON, or does not have the expected fields and types."""
+"""Exceptions of decoding: the body is not JSON, is nested too deeply, or has other fields or types than expected."""
 
 MOST_PENDING: Final = 1000
 """Maximum number of queued pods in a request. A scheduler that has more pods can send the oldest ones."""
@@ -55,7 +55,7 @@ class _Pending(Struct, forbid_unknown_fields=True, rename="camel"):
 
 
 class _Body(Struct, forbid_unknown_fields=True, rename="camel"):
-    """Fields of all requests, for ``require_bounded``."""
+    """Fields of the requests of cycle and explain, for ``require_bounded``."""
 
     pod: Raw = Raw(b"")
     namespace: str = ""
@@ -74,7 +74,7 @@ _EACH: Final[Decoder[list[dict[str, Raw]]]] = Decoder(list[dict[str, Raw]])
 
 
 def require_bounded(body: bytes) -> None:
-    """Raise ``msgspec.DecodeError`` for a long body that exceeds a limit or is invalid.
+    """Raise ``msgspec.DecodeError`` for a long body that exceeds a limit, or has wrong fields or types.
 
     The validation of such a body by pydantic would block the event loop. The error names only the first mistake,
     because a list of a million wrong names has a million mistakes.
@@ -119,7 +119,7 @@ class PodRequest(CamelModel):
     def parse(cls, body: bytes) -> Self:
         """Parse a body. An inline pod stays raw, because it is decoded later; pydantic would decode it in vain.
 
-        Raises ``msgspec.DecodeError`` if the body exceeds a limit, is nested too deeply, or is both long and invalid.
+        Raises ``msgspec.DecodeError`` for a body that is nested too deeply, and like ``require_bounded``.
         Raises pydantic's ``ValidationError`` for any other invalid body.
         """
         require_bounded(body)
@@ -138,7 +138,7 @@ class PodRequest(CamelModel):
 
     @property
     def raw_pod(self) -> bytes:
-        """JSON of the inline pod; empty for a pod by name."""
+        """JSON of the inline pod; empty if there is none."""
         return self._raw
 
     @model_validator(mode="after")

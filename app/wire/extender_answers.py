@@ -46,7 +46,10 @@ class _BindingResult(Struct, rename="pascal"):
 ENCODER: Final = msgspec.json.Encoder()
 _NO_NODES: Final = b'{"Nodes":null'
 _LONG: Final = 1 << 20
-"""Maximum bytes of an answer that is sent as a whole, and minimum bytes of a chunk of a longer answer."""
+"""Maximum bytes of an answer with whole nodes that is sent at once.
+
+In a longer one, all chunks but the last have at least as many bytes.
+"""
 
 _NEXT_HOST: Final = ',{"Host":"'
 
@@ -61,7 +64,7 @@ class LongBody(Struct, frozen=True):
     length: int
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the body in chunks of at least 1 MiB, except for the last one."""
+        """Yield the body in chunks of at least 1 MiB, except for the last one, which can be empty."""
         part: list[bytes | Raw] = []
         size = 0
         for piece in self.pieces:
@@ -96,7 +99,7 @@ def encode_refusal(name: bytes, message: str) -> bytes:
 
 
 def encode_refusals(entries: Iterable[bytes]) -> bytes:
-    """Encode a filter answer in which no node passes. ``entries``: results of ``encode_refusal``."""
+    """Encode a filter answer: no node passes, even after preemption. ``entries``: results of ``encode_refusal``."""
     return _REFUSED_START + b",".join(entries) + _REFUSED_END
 
 
@@ -130,7 +133,7 @@ def encode_priorities(scores: Mapping[str, int]) -> bytes:
 
 
 def encode_classed(hosts: Sequence[str], classes: Sequence[Any], scores: Mapping[Any, int]) -> bytes:
-    """Like ``encode_priorities``, but hosts are grouped into classes, and each class's score is formatted only once.
+    """Like ``encode_priorities``, but hosts are grouped into classes. Usually, the score of a class is formatted once.
 
     ``classes``: class of each host, in the order of ``hosts``. ``scores``: score of each class.
     """

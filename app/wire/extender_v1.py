@@ -2,7 +2,7 @@
 
 Go accepts keys in any mix of upper and lower case, and ``null`` for any list. So does this decoder, for the keys and
 request sizes that ``app.wire.folding`` supports. Keys in the usual case are decoded directly. If a key of the outer
-object, or the key of the pod's spec or name, has another case, all keys are normalized first, which is slower.
+object, or the key of the pod's spec or name, has another case, all known keys are normalized first, which is slower.
 
 Source: ``staging/src/k8s.io/kube-scheduler/extender/v1`` of Kubernetes 1.36.
 """
@@ -29,7 +29,7 @@ P = TypeVar("P", bound=PodObject)
 
 
 class MalformedRequest(ValueError):
-    """The body is not a valid request of this verb. The message contains the path of the field and the reason."""
+    """The body is not a valid request of this verb. The message says why, usually with the path of the field."""
 
 
 class TooDeepRequest(MalformedRequest):
@@ -187,7 +187,7 @@ def _required(field_name: str, value: str | None) -> str:
 class SplitArgs(Struct, frozen=True):
     """Filter or prioritize request that is not decoded, but split before its node names.
 
-    The request must have exactly the form that kube-scheduler sends. ``before``: all bytes before the node names.
+    The request must have exactly the form that kube-scheduler sends. ``before``: all bytes before ``_NAMES``.
     ``names``: JSON of the names without the first and the last quote; it contains no escapes. Two requests with equal
     ``before`` differ only in their node names.
     """

@@ -28,7 +28,8 @@ _OUTER: Final[Decoder[dict[str, Raw]]] = Decoder(dict[str, Raw])
 _ANY: Final[Decoder[Any]] = Decoder(Any)
 
 _MOST_FOLDED: Final = 4 << 20
-"""Maximum bytes of a request that is normalized, because 4 MiB already block the event loop for up to half a second.
+"""Maximum bytes of the known fields of a request that is normalized: 4 MiB already block the event loop for up to half
+a second.
 
 Requests of kube-scheduler are not affected, because their keys have the usual case.
 """
@@ -88,7 +89,8 @@ def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:
     """Return a request as JSON with all known keys in their usual case, and without unknown keys of the outer object.
 
     ``known``: keys of the outer object in their usual case, by the key in lower case. Raises ``msgspec.DecodeError`` if
-    the request is longer than 4 MiB or not JSON.
+    the known fields have more than 4 MiB together, or if the request is not JSON; this or ``RecursionError`` if
+    it is nested too deeply.
     """
     fields = _OUTER.at_once(body)
     outer = {name: value for key, value in fields.items() if (name := known.get(key.lower())) is not None}
