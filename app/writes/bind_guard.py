@@ -150,8 +150,9 @@ def _always() -> bool:
 class BindGuard:
     """Guard that all binders of a process share. It checks leadership when a bind begins and when its Binding is sent.
 
-    ``follows`` returns true while pods and nodes are watched. While it returns false, Bindings wait, because the
-    snapshot misses the binds of other schedulers. ``batches`` groups Bindings; by default each is sent at once.
+    ``follows`` returns true while pods and nodes are watched. While it returns false, Bindings wait for at most
+    ``BLIND_SECONDS``, because the snapshot misses the binds of other schedulers. ``batches`` groups Bindings; by
+    default each is sent at once.
     """
 
     def __init__(

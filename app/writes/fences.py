@@ -97,7 +97,7 @@ class Fences:
         """Fence off the collected pods, with at most ``AT_ONCE`` workers.
 
         On cancellation, for example when the leader's term ends, the remaining pods are dropped, so that no bind waits
-        for them. After another exception they stay pending, and binds stay forbidden.
+        for them. After another exception they stay pending, and the binds that wait for them stay forbidden.
         """
         try:
             async with asyncio.TaskGroup() as group:

@@ -17,7 +17,7 @@ from app.kube.core_v1 import Pod
 NONE_HAS_TO_GO: Final = 'expected at least one victim pod on node "{}"'
 
 _NO_PRIORITY_BELOW: Final = 1 << 31
-"""Offset added to each priority to make it non-negative, so that each further victim raises the sum of priorities."""
+"""Offset added to each priority to make it non-negative, so that no further victim lowers the sum of priorities."""
 
 _Cost: TypeAlias = tuple[int, int, int, int, float]
 

@@ -107,7 +107,7 @@ class Inventory:
     def refresh_at_once(self) -> None:
         """Update the index completely, without yielding.
 
-        Usually only a few objects have changed, because each search also updates the index.
+        Usually only a few objects have changed, because each PreFilter also updates the index.
         """
         try:
             self.refresh()

@@ -258,7 +258,7 @@ class DynamicResources(
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Return the sum of the scores of the chosen alternatives; the first alternative of a request scores most."""
+        """Return the sum of the chosen alternatives' scores, 0 without a solution. A request's first scores most."""
         pod_claims = _read(state)
         solution = pod_claims.solutions.get(node.name)
         if solution is None:
