@@ -110,7 +110,7 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledF
 
 
 def _uses_of_explain(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Iterator[Use]:
-    """Yield the uses of plugins that only explain runs."""
+    """Yield the uses of the plugins that run for explain only."""
     for profile in resolved if settings.explains_all else ():
         yield from (use for use in profile.with_defaults().uses() if use.plugin in profile.lacking)
 

@@ -32,7 +32,7 @@ Outcome = Literal["evicted", "gone", "changed", "refused", "unclear"]
 
 - ``evicted``: the pod is terminating or deleted; after a dry run, it could be evicted.
 - ``gone``: the pod was deleted before.
-- ``changed``: the pod was written since it was read, so nothing was evicted.
+- ``changed``: the pod was written or replaced since it was read, so nothing was evicted.
 - ``refused``: the API server refused it, for example because of a budget, or it was not sent.
 - ``unclear``: the request was sent, and its outcome is unknown.
 """

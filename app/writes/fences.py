@@ -76,9 +76,9 @@ class Fences:
     def note(self, callers: Callers, *, together: bool = False) -> int:
         """Collect the pending pods of these schedulers for ``raise_all``; return their number.
 
-        With ``together``, binds in all namespaces wait until the last pod is fenced off. It is used if requests of the
-        previous leader might not have timed out: a late Binding uses capacity of its node, and pods of all namespaces
-        compete for that capacity.
+        With ``together``, binds in all namespaces wait until the last pod is fenced off. This is needed if requests of
+        the previous leader might not have timed out: a late Binding uses capacity of its node, and pods of all
+        namespaces compete for that capacity.
         """
         self._together = together
         self._noted.clear()

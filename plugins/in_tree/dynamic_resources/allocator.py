@@ -151,7 +151,7 @@ class _TooManyResults(Exception):
 
 
 class _Candidate(Struct, frozen=True, eq=False):
-    """Device at ``position`` among all devices of the node. ``taken``: true if a claim holds the whole device."""
+    """Device at ``position`` in the order of the search. ``taken``: true if a claim holds the whole device."""
 
     position: int
     device: Device

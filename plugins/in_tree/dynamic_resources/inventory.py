@@ -1,4 +1,4 @@
-"""Index of ResourceSlices by node and pool, of devices allocated to claims, and of DeviceClasses by name and resource.
+"""Index of ResourceSlices by node and pool, of devices allocated to claims, and of DeviceClasses by extended resource.
 
 The index is updated object by object. If there are many changes, other requests can run in between.
 """
