@@ -1,4 +1,4 @@
-"""Writes Events (``events.k8s.io/v1``): few, in the background, and with lower priority than all other requests.
+"""Writes Events (``events.k8s.io/v1``): few, in the background, one at a time.
 
     recorded   on the leader only; a repeated Event increases the count of its series  (no request)
     budget     limits new series per object: a burst of 10, then one a minute; further ones are dropped

@@ -77,8 +77,8 @@ class Fences:
         """Collect the pending pods of these schedulers for ``raise_all``; return their number.
 
         With ``together``, binds in all namespaces wait until the last pod is fenced off. This is needed if requests of
-        the previous leader might not have timed out: a late Binding uses capacity of its node, and pods of all
-        namespaces compete for that capacity.
+        the previous leader might not have timed out: a late Binding uses capacity of its node, for which pods of
+        all namespaces compete.
         """
         self._together = together
         self._noted.clear()
