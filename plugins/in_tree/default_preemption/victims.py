@@ -49,7 +49,7 @@ class DryRunResults(Struct):
 
 
 def lower(pod: Pod, node: NodeInfo) -> list[Pod]:
-    """Return the node's pods with a lower priority than the pod, including terminating pods."""
+    """Return the node's pods with a lower priority than ``pod``, including terminating pods."""
     priority = pod.spec.priority
     return [it for it in node.pods.values() if it.spec.priority < priority]
 
