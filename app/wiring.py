@@ -60,7 +60,7 @@ def _explained(settings: Settings, resolved: Iterable[ResolvedProfile]) -> list[
 def saved_feed(
     settings: Settings, cluster: Cluster, resolved: Sequence[ResolvedProfile], load: Loader | None
 ) -> SavedFeed:
-    """Create the feed of a saved cluster. ``load`` fills it; ``None`` loads the file that the settings name.
+    """Create the feed of a saved cluster. ``load`` fills ``cluster``; ``None`` loads the file that the settings name.
 
     Raises ``SavedClusterError``, or what ``load`` raises.
     """
@@ -77,7 +77,7 @@ def live_feed(
     metrics: Metrics,
     tracing: Tracing | None,
 ) -> LiveFeed | None:
-    """Create the feed of a live cluster; ``None`` if the settings name a saved cluster."""
+    """Create the feed of a live cluster; ``None`` if the settings name a saved cluster. Raises ``CredentialsError``."""
     if settings.cluster is not None:
         return None
     election = settings.leader_election
@@ -110,7 +110,7 @@ def work_of(settings: Settings, resolved: Iterable[ResolvedProfile]) -> EnabledF
 
 
 def _uses_of_explain(settings: Settings, resolved: Iterable[ResolvedProfile]) -> Iterator[Use]:
-    """Yield the uses of plugins that only explain runs."""
+    """Yield the uses of the plugins that run for explain only."""
     for profile in resolved if settings.explains_all else ():
         yield from (use for use in profile.with_defaults().uses() if use.plugin in profile.lacking)
 
@@ -126,7 +126,8 @@ def explain_snapshot(
 ) -> ExplainSnapshot:
     """Create the snapshot of explain. ``cluster`` and all parameters after it are parts that decisions use.
 
-    If explain judges no further filters, it uses the snapshot and the plugins of the decisions.
+    If explain judges no further filters, it uses the snapshot and the plugins of the decisions. Otherwise, with a live
+    cluster, it gets its own feed, and ``CredentialsError`` can be raised.
     """
     described = {it.scheduler_name: ExplainedProfile.of(it, complete=settings.explains_all) for it in resolved}
     merged = _explained(settings, resolved)

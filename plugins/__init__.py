@@ -1,7 +1,7 @@
 """Plugins shipped with Homeport, in the order of the catalogue (``README.md`` in this directory).
 
 ``sticky_node`` is Homeport's own plugin; those in ``in_tree`` are equivalents of kube-scheduler's. Each plugin is one
-module or package. Of ``app``, plugins import only ``app.framework`` and the object models of ``app.kube``, and
+module or package. Of ``app``, plugins import only ``app.framework`` and modules of ``app.kube`` without I/O, and
 ``sticky_node`` also ``app.homes.protocol``. A ``Handle`` gives them access to everything else.
 
 Plugins do no I/O of their own, start no threads and do not import each other.

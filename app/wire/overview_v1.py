@@ -1,4 +1,4 @@
-"""Models of the answers that the page ``/ui/`` reads, used only for the OpenAPI document."""
+"""Models of the answers that the page ``/ui/`` reads, for the OpenAPI document and ``app.commands.answers``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of the answer of ``/api/v1/pending``, used only for the OpenAPI document."""
+"""Models of the answer of ``/api/v1/pending``, for the OpenAPI document and ``app.commands.answers``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models of the answer of ``/api/v1/skew``, used only for the OpenAPI document."""
+"""Models of the answer of ``/api/v1/skew``, for the OpenAPI document and ``app.commands.answers``."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ PAUSE_SECONDS: Final = 0.02
 """Seconds between two writes after a burst of ``MOST_AT_ONCE``: 50 a second, as each causes a scheduling cycle."""
 
 MOST_AT_ONCE: Final = 256
-"""Maximum number of pods written without a delay after an idle time.
+"""Number of pods that can be written without a delay after an idle time.
 
 Example: a node becomes ready again, and all pods that wait for it are activated.
 """
@@ -75,7 +75,7 @@ def activation(uid: str, now: datetime) -> dict[str, Any]:
 
 
 class ApiActivator:
-    """Implementation of ``framework.Activate``: a call queues pods, and ``run`` writes their annotations.
+    """Implementation of ``Activate``: a call queues pods, and ``run`` writes their annotations.
 
     ``may_write`` returns why this process must not write now, or an empty string if it may. If it must not, calls have
     no effect: the leader runs the same plugins and activates the pods.
@@ -149,7 +149,7 @@ class ApiActivator:
         return self._pause()
 
     def _pause(self) -> float:
-        """Return the seconds until the next pod may be written; 0 for ``MOST_AT_ONCE`` pods after an idle time."""
+        """Return the seconds until the next pod may be written; 0 for at least ``MOST_AT_ONCE`` pods of a burst."""
         now = self._clock()
         self._free_at = max(self._free_at, now - MOST_AT_ONCE * PAUSE_SECONDS) + PAUSE_SECONDS
         return max(0.0, self._free_at - now)

@@ -257,11 +257,11 @@ class ApiWriter:
     async def _send(
         self, kind: Kind[AnnotatedObject], key: ObjectKey, send: Callable[[], Awaitable[bytes]], uid: str = ""
     ) -> bytes:
-        """Send the request and return the answer. ``uid`` is the UID of the object to change; empty to create one.
+        """Send the request and return the answer. ``uid``: of the object to change or delete; empty to create one.
 
         Raises ``ObjectGone`` after a 404, ``WriteConflict`` after a 409, and ``OSError`` after other failures. After a
-        404, an object to change is removed from the cache. After a 409, the newest version is read and cached. If
-        this read fails, ``ObjectGone`` or ``OSError`` is raised instead.
+        404, an object to change or delete is removed from the cache. After a 409, the newest version is read and
+        cached. If this read fails, ``ObjectGone`` or ``OSError`` is raised instead.
         """
         try:
             return await send()

@@ -47,7 +47,7 @@ class NotBound(Exception):
 
 
 class NotYet(Exception):
-    """Raised by a check that cannot pass yet. The sender awaits ``until()`` and repeats the check.
+    """Raised by a check that cannot pass yet. ``BindGuard.through`` awaits ``until()`` and sends again.
 
     ``until`` raises ``NotBound`` if its condition is not met in time.
     """
@@ -111,7 +111,7 @@ class BindLeadership(Protocol):
         ...
 
     async def admitted(self, namespace: str, seconds: float) -> str:
-        """Wait at most ``seconds`` until binding is allowed in the namespace; return the result of ``may_bind``."""
+        """Wait at most ``seconds`` for a take-over by this process; return the result of ``may_bind``."""
         ...
 
     def is_remembered(self, scheduler_name: str) -> bool:
@@ -150,8 +150,9 @@ def _always() -> bool:
 class BindGuard:
     """Guard that all binders of a process share. It checks leadership when a bind begins and when its Binding is sent.
 
-    ``follows`` returns true while pods and nodes are watched. While it returns false, Bindings wait, because the
-    snapshot misses the binds of other schedulers. ``batches`` groups Bindings; by default each is sent at once.
+    ``follows`` returns true while pods and nodes are watched. While it returns false, Bindings wait for at most
+    ``BLIND_SECONDS``, because the snapshot misses the binds of other schedulers. ``batches`` groups Bindings; by
+    default each is sent at once.
     """
 
     def __init__(
@@ -165,16 +166,17 @@ class BindGuard:
         self.batches = batches or BindBatches(0.0, monotonic)
 
     async def admitted(self, namespace: str, seconds: float) -> str:
-        """Wait at most ``seconds`` until a bind may begin in the namespace; return why not, or an empty string."""
+        """Return why a bind in the namespace must not begin, or "". First wait at most ``seconds`` for a take-over."""
         problem = self._leadership.may_bind(namespace)
         return await self._leadership.admitted(namespace, seconds) if problem else ""
 
     async def through(self, pod: Pod, node_name: str, send: Callable[[PreSendCheck], Awaitable[Sent]]) -> Sent:
         """Call ``send`` with a check that permits or forbids the Binding; return the result of ``send``.
 
-        ``send`` must call the check immediately before it sends, and return once the outcome is known. Raises
-        ``NotBound`` if the Binding is forbidden, and the exceptions of ``send``. After ``NotBound``, ``ApiError`` and
-        ``ApiUnavailable`` the Binding has no effect; after other exceptions it might have been sent.
+        ``send`` must call the check immediately before it sends, and return once the outcome is known. It is called
+        again after ``NotYet``. Raises ``NotBound`` if the Binding is forbidden, and the other exceptions of ``send``.
+        After ``NotBound``, ``ApiError`` and ``ApiUnavailable`` the Binding has no effect; after other exceptions it
+        might have been sent.
         """
         clearance = _clearance_for(pod, node_name)
         in_flight = 0

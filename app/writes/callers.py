@@ -34,7 +34,7 @@ class Callers(Struct, frozen=True):
         return self.is_all or bool(self.names)
 
     def with_(self, others: Callers) -> Callers:
-        """Return the union of both sets."""
+        """Return the union of both sets, or ``ALL_CALLERS`` if it is too large (``bounded``)."""
         if self.is_all or others.is_all:
             return ALL_CALLERS
         return self if others.names <= self.names else bounded(self.names | others.names)

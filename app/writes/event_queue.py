@@ -29,8 +29,8 @@ class Series:
     """One Event series: the Event's body and the number of its occurrences (``count``).
 
     ``written`` is the count that the API server has, 0 before the first write. ``observed`` is the time of the last
-    occurrence. ``tries`` is the number of failed writes since the last successful one. The series must not be written
-    before the time ``not_before``.
+    occurrence. ``tries`` is the number of unanswered writes since the last answered one. The series must not be
+    written before the time ``not_before``.
     """
 
     def __init__(self, kind: Kind, name: str, body: dict[str, Any], now: float) -> None:
@@ -101,7 +101,7 @@ class Queue:
         return True, self._drop(largest)
 
     def _drop(self, namespace: str) -> Series:
-        """Remove and return the newest ready series of a namespace; if none is ready, its last delayed series."""
+        """Remove and return the newest ready series of a namespace; if none is ready, the last to become so."""
         ready = self._ready.get(namespace)
         if ready:
             series = ready.pop()

@@ -1,4 +1,4 @@
-"""Writes Events (``events.k8s.io/v1``): few, in the background, and with lower priority than all other requests.
+"""Writes Events (``events.k8s.io/v1``): few, in the background, one at a time.
 
     recorded   on the leader only; a repeated Event increases the count of its series  (no request)
     budget     limits new series per object: a burst of 10, then one a minute; further ones are dropped
@@ -167,7 +167,7 @@ class ApiRecorder:
         self._filled.set()
 
     def _makes_room(self, namespace: str) -> bool:
-        """Make room in the queue for one series; return false if there is none. Count a series that is lost by this."""
+        """Make room in the queue for one series; false if there is none. Count a series left out or dropped."""
         has_room, dropped = self._queue.make_room(namespace)
         if not has_room or dropped is not None:
             self._count("overflow")
@@ -261,7 +261,7 @@ class ApiRecorder:
                 self._enqueue(series)
 
     async def _write(self, series: Series) -> None:
-        """Try to write a series once. Without an answer, queue it again; after a refusal, drop it."""
+        """Try to write a series. Without an answer, queue it again; if it is refused or writes are barred, drop it."""
         if self._clock() < self._barred_until:
             return self._lost("refused", series)
         try:

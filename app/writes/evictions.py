@@ -25,21 +25,21 @@ from app.writes.answers import as_requested
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _ATTEMPTS: Final = 5
-"""Number of attempts to write a nomination or to clear it, if the pod is written meanwhile."""
+"""Maximum number of attempts to write or clear a nomination. A failed write is repeated, a failed read is not."""
 
 Outcome = Literal["evicted", "gone", "changed", "refused", "unclear"]
 """Outcome of an Eviction.
 
 - ``evicted``: the pod is terminating or deleted; after a dry run, it could be evicted.
 - ``gone``: the pod was deleted before.
-- ``changed``: the pod was written since it was read, so nothing was evicted.
+- ``changed``: the pod was written or replaced since it was read, so nothing was evicted.
 - ``refused``: the API server refused it, for example because of a budget, or it was not sent.
 - ``unclear``: the request was sent, and its outcome is unknown.
 """
 
 
 class Eviction(Struct, frozen=True):
-    """Result of one Eviction. ``cause``: text of the refusal, for users."""
+    """Result of one Eviction. ``cause``: explanation for users; empty for ``evicted`` and ``gone``."""
 
     outcome: Outcome
     cause: str = ""
@@ -51,8 +51,7 @@ class NotAllowed(Exception):
 
 class Evictor:
     """Evicts pods and nominates preemptors. ``may_write`` returns why this process must not write now, or an empty
-    string. It is called before each write; for an Eviction, immediately before the request is sent. ``seconds``: time
-    limit of a request.
+    string. It is called immediately before each write is sent. ``seconds``: time limit of a request.
     """
 
     def __init__(self, client: KubeClient, cluster: Cluster, may_write: Callable[[], str], seconds: float) -> None:
@@ -67,7 +66,7 @@ class Evictor:
         return self._seconds
 
     async def evict(self, victim: Pod, *, dry_run: bool = False) -> Eviction:
-        """Evict a pod if it still has this UID and resource version. Failures are returned, never raised."""
+        """Evict ``victim`` if its UID and resource version have not changed. Failures are returned, never raised."""
         path = PODS.path(victim.namespace, victim.name, "eviction")
         try:
             await self._client.post(path, eviction(victim), timeout=self._seconds, before=self._check, dry_run=dry_run)

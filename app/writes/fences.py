@@ -76,9 +76,9 @@ class Fences:
     def note(self, callers: Callers, *, together: bool = False) -> int:
         """Collect the pending pods of these schedulers for ``raise_all``; return their number.
 
-        With ``together``, binds in all namespaces wait until the last pod is fenced off. It is used if requests of the
-        previous leader might not have timed out: a late Binding uses capacity of its node, and pods of all namespaces
-        compete for that capacity.
+        With ``together``, binds in all namespaces wait until the last pod is fenced off. This is needed if requests of
+        the previous leader might not have timed out: a late Binding uses capacity of its node, for which pods of
+        all namespaces compete.
         """
         self._together = together
         self._noted.clear()
@@ -97,7 +97,7 @@ class Fences:
         """Fence off the collected pods, with at most ``AT_ONCE`` workers.
 
         On cancellation, for example when the leader's term ends, the remaining pods are dropped, so that no bind waits
-        for them. After another exception they stay pending, and binds stay forbidden.
+        for them. After another exception they stay pending, and the binds that wait for them stay forbidden.
         """
         try:
             async with asyncio.TaskGroup() as group:

@@ -1,10 +1,10 @@
 """Closes holes in the ranks of ReplicaSets' pods, for profiles with the option ``rerank``.
 
 The deletion cost of a pod is its negative rank within its domain: 0, -1, -2, … (``docs/spread.md``). A deleted pod
-leaves a hole: its rank is free. If no new pod gets this rank, a scale-down can end above ``maxSkew``. So the pod with
-the highest rank in the domain gets the free rank, or else a pod without a rank. The deletion cost is an annotation. It
-is written through ``pods/status``, which stores annotations too. Homeport patches the status of pods anyway, so this
-needs no further permission.
+leaves a hole: its rank is free. If no new pod gets this rank, a scale-down can end above ``maxSkew``. So the free rank
+goes to the pod of the domain with the highest rank that is too high or taken twice, or else to a pod without a rank.
+The deletion cost is an annotation. It is written through ``pods/status``, which stores annotations too. Homeport
+patches the status of pods anyway, so this needs no further permission.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Interfaces for the writes that a saved cluster supports too: Bindings, changes of objects, nominations, activations.
+"""Interfaces for the writes that each feed provides: Bindings, changes of objects, nominations, activations.
 
-Each feed creates its own implementations: one for an API server, one for a saved cluster.
+The feeds of an API server and of a saved cluster create their own implementations. With a saved cluster, an activation
+has no effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Binds a pod to its node through the ``binding`` subresource of the API server."""
+"""Binds a pod to its node: through the API server (subresource ``binding``), or in a saved cluster."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class DefaultBinderArgs(PluginArgs):
 class DefaultBinder(BindPlugin):
     """Bind plugin that calls the handle's ``Binder``.
 
-    The ``Binder`` sends the pod's UID and resourceVersion as preconditions. If the outcome is unknown, it reads
-    the pod back.
+    With a live cluster, the ``Binder`` sends the pod's UID and resourceVersion as preconditions. If the outcome is
+    unknown, it reads the pod back.
     """
 
     def __init__(self, args: DefaultBinderArgs, handle: Handle) -> None:

@@ -1,4 +1,4 @@
-"""Finds, in short steps, the evictions that would violate a PodDisruptionBudget."""
+"""Finds, in short steps, evictions that would violate a PodDisruptionBudget or be refused by the Eviction API."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Counting: TypeAlias = Generator[None, None, Violating]
 class Count:
     """Evaluation of the PodDisruptionBudgets of the potential victims on a node.
 
-    ``pods``: these victims, most important first. ``violating``: the victims whose eviction would violate a budget;
-    ``None`` until all are evaluated. ``filters``: maximum number of filter runs that the victims need.
+    ``pods``: these victims, most important first. ``violating``: the victims whose eviction would violate a budget
+    or be refused; ``None`` until all are evaluated. ``filters``: estimated cost of the dry run, in Filter runs.
     """
 
     __slots__ = ("_rest", "filters", "pods", "violating")
@@ -86,7 +86,7 @@ class _Pace:
 
 
 class Budgets:
-    """PodDisruptionBudgets of the cluster. Budgets that guard a pod are cached by its namespace and labels."""
+    """PodDisruptionBudgets of the cluster. Those that guard a pod are cached until one of its namespace changes."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects

@@ -51,7 +51,7 @@ _UNASKED: Final = unresolvable()
 """Status assumed for a nominated node that no filter rejected. It makes the pod eligible to preempt others."""
 
 _FILTERS_A_STEP: Final = 64
-"""Number of Filter runs between two yields. They take one or two milliseconds with all of kube-scheduler's plugins."""
+"""Estimated Filter runs after which a search yields. With all of kube-scheduler's plugins, they take 1 or 2 ms."""
 
 _INT32: Final = 2**31 - 1
 
@@ -94,9 +94,9 @@ Stays = Callable[[Pod], str]
 class OwnRules(Struct, frozen=True):
     """Rules by which Homeport itself evicts pods for topology spread, with ``preemption: Own``.
 
-    Only nodes that topology spread alone rejects are candidates. A victim has a lower priority than the pod and is in
-    its namespace. It is not terminating, and ``stays`` returns nothing for it. A node is no candidate if an eviction
-    there would violate a PodDisruptionBudget, by the rules of preemption or by those of the Eviction API.
+    Only nodes whose rejection comes from topology spread are candidates. A victim has a lower priority than the pod and
+    is in its namespace. It is not terminating, and ``stays`` returns an empty string for it. A node is no candidate if
+    a victim's eviction would violate a PodDisruptionBudget, by the rules of preemption or by those of the Eviction API.
     """
 
     stays: Stays
@@ -171,8 +171,9 @@ class DefaultPreemption(PostFilterPlugin):
     ) -> Generator[None, CycleState, tuple[CycleState, int]]:
         """Run the dry run of one node, and record its result.
 
-        No result is recorded if the node is missing or unreadable, or if its pods change during ``_MOST_COUNTS``
-        attempts. Return the latest state and the approximate number of filters that have run since the last yield.
+        No result is recorded if the node is missing or unreadable, or if its pods change in each of ``_MOST_COUNTS``
+        attempts. Return the latest state and the estimated Filter runs since the last yield. Raises ``Unreadable`` for
+        unreadable budgets, except with ``rules``.
         """
         count = Count()
         for _ in range(_MOST_COUNTS):

@@ -17,7 +17,7 @@ from app.kube.core_v1 import Pod
 NONE_HAS_TO_GO: Final = 'expected at least one victim pod on node "{}"'
 
 _NO_PRIORITY_BELOW: Final = 1 << 31
-"""Offset added to each priority to make it non-negative, so that each further victim raises the sum of priorities."""
+"""Offset added to each priority to make it non-negative, so that no further victim lowers the sum of priorities."""
 
 _Cost: TypeAlias = tuple[int, int, int, int, float]
 
@@ -49,7 +49,7 @@ class DryRunResults(Struct):
 
 
 def lower(pod: Pod, node: NodeInfo) -> list[Pod]:
-    """Return the node's pods with a lower priority than the pod, including terminating pods."""
+    """Return the node's pods with a lower priority than ``pod``, including terminating pods."""
     priority = pod.spec.priority
     return [it for it in node.pods.values() if it.spec.priority < priority]
 

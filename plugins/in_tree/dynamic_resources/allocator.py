@@ -62,13 +62,13 @@ _COUNTERS_PER_STEP: Final = 8
 """Numbers of constraints, devices and counters whose examination counts as one step."""
 
 _MAX_DEVICES_IN_PROOF: Final = 50_000
-"""Maximum number of devices (about 25 ms) examined to prove that a node has too few.
+"""Limit of the work to prove that a node has too few devices, in examined devices (about 25 ms).
 
 Such a proof is tried after a search has run out of steps.
 """
 
 _DEVICES_BETWEEN_YIELDS: Final = 4096
-"""Number of devices that a proof examines between two yields."""
+"""Number of devices after which a proof yields in a pass over all slices."""
 
 MAX_DEVICES: Final = 128
 """Maximum number of devices, and of requests, of one pod. Each adds several nested Python calls, and Python limits
@@ -85,7 +85,7 @@ _NONE: Final[Amounts] = {}
 
 _MAX_CHOICES: Final = 32
 """Maximum number of combinations of attribute values that a proof tries. If there are more, the proof ignores all
-constraints.
+constraints. Also the maximum number of ``matchAttribute`` constraints from which the combinations are formed.
 """
 
 _Value: TypeAlias = tuple[type, object]
@@ -139,7 +139,7 @@ Solution: TypeAlias = tuple[frozenset[str], ...]
 
 
 class _ProofTooLong(Exception):
-    """The proof that there are too few devices would examine more than ``_MAX_DEVICES_IN_PROOF`` devices."""
+    """The proof that there are too few devices would exceed the limit ``_MAX_DEVICES_IN_PROOF``."""
 
 
 class _TooManyResults(Exception):
@@ -151,7 +151,7 @@ class _TooManyResults(Exception):
 
 
 class _Candidate(Struct, frozen=True, eq=False):
-    """Device at ``position`` among all devices of the node. ``taken``: true if a claim holds the whole device."""
+    """Device at ``position`` in the order of the search. ``taken``: true if a claim holds the whole device."""
 
     position: int
     device: Device
@@ -184,8 +184,8 @@ class AllocationSearch:
     """Search for devices for the claims of a pod on one node.
 
     ``classes``: function from a name to the DeviceClass; it returns ``None`` if there is none. ``allocations_of``:
-    function from a pool to its allocations. ``match_device``: evaluates a selector. ``devices``: number of devices that
-    the node can reach. ``steps``: steps taken so far.
+    function from a pool to its allocations. ``match_device``: evaluates a selector. ``devices``: number of devices in
+    the slices that the node can use. ``steps``: steps taken so far.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class AllocationSearch:
         """Run the search and return its result. Raises ``AllocationError`` or ``CannotEvaluate``.
 
         After a search that ran out of steps, the generator tries to prove that there are too few devices. It yields
-        only during this proof. All selectors are evaluated before the first yield.
+        only during this proof. No selector is evaluated after the first yield.
         """
         total = sum(self._prepare_claim(index, claim) for index, claim in enumerate(self._claims))
         total = max(total, sum(len(it.spec.requests) for it in self._claims))
@@ -646,7 +646,7 @@ class AllocationSearch:
     def _take_counters(self, candidate: _Candidate, undo: list[Undo]) -> bool:
         """Consume the counters that the device needs. Return false if they do not suffice.
 
-        Only the first share of a shared device consumes counters.
+        Only the first share of a device in a search consumes any; none does if allocated shares consume capacities.
         """
         device = candidate.device
         if not device.consumes or (device.shareable and self._is_shared(candidate.id)):
@@ -705,7 +705,7 @@ class AllocationSearch:
     # Counters that devices share.
 
     def _consume_counters(self, candidate: _Candidate) -> bool:
-        """Consume the counters that a device needs. If one is not sufficient, consume none and return ``False``.
+        """Consume a device's counters. If one is too low or the pool is overdrawn, consume none and return ``False``.
 
         As in kube-scheduler, consumption is tracked by pool name without the driver. So pools of the same name share it
         even if they belong to different drivers.
@@ -739,8 +739,8 @@ class AllocationSearch:
                 taken[consumption.counter_set][counter] -= amount
 
     def _free_counters(self, pool: Pool) -> dict[str, dict[str, Amount]]:
-        """Return the amounts of counters that allocated devices leave; negative if the devices consume more than the
-        pool has.
+        """Return the amounts of counters that allocated devices leave. If one is negative, because devices consume more
+        than the pool has, mark the pool as overdrawn.
         """
         left = {name: dict(counters) for name, counters in pool.counter_sets.items()}
         for resource_slice in (*pool.slices, *pool.other_slices):

@@ -53,21 +53,23 @@ Specs of the last evaluations are kept even if they exceed it.
 """
 
 _KEPT_EVALUATIONS: Final = 8
-"""Number of latest evaluations whose outcomes are always kept.
+"""Number of latest evaluations whose outcomes and specs are always kept.
 
-An evaluation that raised ``Unprepared`` needs its outcomes when it is repeated.
+An evaluation that raised ``Unprepared`` needs them when it is repeated.
 """
 
 _BYTES_PER_OUTCOME: Final = 400
 _BYTES_PER_POOL: Final = 150
 _BYTES_PER_REQUEST: Final = 600
-"""Estimated sizes of a cached outcome, of each pool that it depends on, and of each request of a cached spec."""
+"""Estimated sizes of a cached outcome, of each own pool of its node, and of a request or constraint of a spec."""
 
 _MAX_SELECTOR_BYTES: Final = 4 << 20
 _MAX_RESULT_BYTES: Final = 4 << 20
 _BYTES_PER_RESULT: Final = 300
 _BYTES_PER_CHARACTER: Final = 40
-"""Maximum sizes of the caches of compiled selectors and of their results, and estimated sizes of their entries."""
+"""Maximum sizes of the caches of compiled selectors and of their results. Estimated sizes of a result without its
+texts, and of a compiled selector for each character.
+"""
 
 _NOT_ALL: Final = unresolvable(REASON_NOT_ALL).by(NAME)
 
@@ -127,10 +129,11 @@ class CachedAllocator:
         self._evaluation += 1
 
     def outcome(self, claims: Sequence[ResourceClaim], node: NodeInfo, rest: Iterable[tuple[Any, ...]]) -> Outcome:
-        """Return the alternatives that the claims get on the node, or the status that rejects the node.
+        """Return the alternatives that the claims get on the node, a status that rejects the node, or an Error.
 
         ``rest``: (claims, node) pairs whose outcomes the evaluation might need next. Raises ``Unprepared`` if the
-        evaluation has no steps left. The work in ``Unprepared`` computes the outcomes of all pairs.
+        outcome is not cached and the evaluation has no steps left. The work in ``Unprepared`` computes this outcome and
+        those of all pairs.
         """
         outcome = self._cached(claims, node)
         if outcome is None:
@@ -206,7 +209,7 @@ class CachedAllocator:
         return outcome, steps
 
     def spec_of(self, requests: tuple[DeviceRequest, ...]) -> ClaimSpec:
-        """Return the same spec object for equal requests, because outcomes are cached by the identity of specs."""
+        """Return the cached spec for equal requests, or a new one. Outcomes are cached by the identity of specs."""
         cached = self._specs.pop(requests, None)
         if cached is None:
             cached = _CachedSpec(ClaimSpec(requests))

@@ -15,10 +15,11 @@ from plugins.in_tree.dynamic_resources.errors import REASON_MALFORMED, CannotEva
 def fits(
     requested: Amounts | None, capacity: Mapping[str, DeviceCapacity], allocated: Amounts, allocating: Amounts
 ) -> bool:
-    """Return true if a device has enough free capacity and its policies allow the amounts. Raises ``CannotEvaluate``.
+    """Return true if a device has the requested capacities, enough is free, and its policies allow the amounts.
 
     ``requested``: amounts of the request by capacity name; ``None`` if it specifies none. ``capacity``: capacities of
-    the device. ``allocated``: amounts taken by allocated claims. ``allocating``: amounts taken in this search.
+    the device. ``allocated``: amounts taken by allocated claims. ``allocating``: amounts taken in this search. Raises
+    ``CannotEvaluate`` for an invalid policy.
     """
     if requested and not requested.keys() <= capacity.keys():
         return False
@@ -32,7 +33,7 @@ def fits(
 
 
 def consumed(requested: Amounts | None, capacity: Mapping[str, DeviceCapacity]) -> dict[str, Amount]:
-    """Return the amount that a request takes of each capacity of a device, by capacity name."""
+    """Return the amount that a request takes of each capacity of a device, by name. Raises ``CannotEvaluate``."""
     return {name: consumed_of(None if requested is None else requested.get(name), it) for name, it in capacity.items()}
 
 
@@ -40,8 +41,8 @@ def consumed_of(requested: Amount | None, capacity: DeviceCapacity) -> Amount:
     """Return the amount that a request takes of one capacity.
 
     Without a requested amount, the request takes the default of the capacity's policy, or the whole capacity if there
-    is no default. A requested amount is rounded up to the next amount that the policy allows. If there is none, it
-    stays unchanged.
+    is no default. A requested amount is rounded up to the policy's minimum and step, or to its next valid value. If
+    there is none, it stays unchanged. The maximum is not checked. Raises ``CannotEvaluate`` for an invalid step.
     """
     policy = capacity.policy
     if requested is None:

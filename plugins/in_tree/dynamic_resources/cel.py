@@ -47,7 +47,7 @@ Evaluate: TypeAlias = Callable[[Scope], Any]
 
 
 class DeviceSelector:
-    """Compiled selector expression. Its constructor raises ``Unsupported`` if the expression cannot be parsed."""
+    """Compiled selector expression. Its constructor raises ``Unsupported`` if the expression cannot be compiled."""
 
     def __init__(self, expression: str) -> None:
         self._evaluate = _compile(parse(expression))
@@ -165,7 +165,7 @@ def _list_of(parts: tuple[Evaluate, ...]) -> Evaluate:
 
 
 def _logic(terms: tuple[Evaluate, ...], *, decides: bool) -> Evaluate:
-    """Compile ``&&`` or ``||``. An operand equal to ``decides`` is the result, even if others raise errors."""
+    """Compile ``&&`` or ``||``. An operand equal to ``decides`` is the result, even if others raise ``CelError``."""
 
     def evaluate(scope: Scope) -> Any:
         fault: CelError | None = None
@@ -258,7 +258,7 @@ def _typed(constant: Any) -> tuple[bool, Any]:
 
 def _in_constants(item: Evaluate, of: frozenset[tuple[bool, Any]]) -> Evaluate:
     """Compile ``in`` with a list of constants as a look-up in a set. As in kube-scheduler, an error is raised if the
-    item is a semantic version.
+    item is a semantic version or a quantity.
     """
 
     def evaluate(scope: Scope) -> bool:

@@ -46,7 +46,7 @@ def shown(key: Any) -> str:
 
 def equal(a: Any, b: Any, spend: Spend) -> bool:
     """Return true if two values are equal. Values of different types can only be equal if both are numbers. Raises
-    ``NoOverload`` if ``a`` is a quantity or a version, and ``b`` has another type.
+    ``NoOverload`` if ``a`` is a quantity or a version, and ``b`` neither has its type nor is a truth value.
 
     ``spend`` is called for each compared item, because nested lists can contain more items than the expression has
     parts.

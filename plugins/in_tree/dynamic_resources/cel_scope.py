@@ -29,7 +29,7 @@ class StepBudget:
         self.steps = 0
 
     def spend(self, steps: int = 1) -> None:
-        """Count steps before they are taken. Raises ``Unsupported`` if they exceed ``MAX_STEPS``."""
+        """Count steps before they are taken. Raises ``Unsupported`` if their total exceeds ``MAX_STEPS``."""
         self.steps += steps
         if self.steps > MAX_STEPS:
             raise Unsupported("an expression that takes too long")

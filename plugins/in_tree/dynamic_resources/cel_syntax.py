@@ -17,7 +17,7 @@ MAX_LENGTH: Final = 10 << 10
 """Maximum number of characters of an expression, equal to the API server's limit."""
 
 MAX_NODES: Final = 1000
-"""Maximum number of nodes of the syntax tree."""
+"""Maximum number of nodes of the syntax tree, not counting names."""
 
 MAX_DEPTH: Final = 30
 """Maximum depth of nested expressions, because each level takes several nested Python calls to parse."""
@@ -300,7 +300,7 @@ class _Parser:
         return node
 
     def _height(self, part: Any) -> int:
-        """Return the height of a part of the tree; 0 for anything that is not a node."""
+        """Return the height of a part of the tree; 0 for a name, and for anything that is not a node."""
         if isinstance(part, tuple):
             return max(map(self._height, part), default=0)
         return self._heights.get(id(part), 0) if isinstance(part, Struct) else 0

@@ -52,7 +52,7 @@ _UINT64_MAX: Final = 2**64 - 1
 
 @lru_cache(maxsize=1024)
 def parse_semver(text: str) -> Semver | None:
-    """Parse a version as ``semver.Parse`` of github.com/blang/semver does; ``None`` if it is invalid."""
+    """Parse a version as ``semver.Parse`` of github.com/blang/semver does; ``None`` if it is invalid or too long."""
     match = _SEMVER.fullmatch(text) if len(text) <= _MAX_SEMVER_LENGTH and text.isascii() else None
     if match is None:
         return None

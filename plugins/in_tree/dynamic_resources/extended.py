@@ -43,10 +43,11 @@ def resources_from_devices(
 def device_requests(
     containers: Sequence[ContainerRequests], resources: Sequence[str], class_of: ClassOf
 ) -> tuple[DeviceRequest, ...]:
-    """Return the device requests for ``resources``, sorted by name: one for each container that requests a resource.
+    """Return the device requests for ``resources``, sorted by name.
 
-    An init container that ends before others start can use the devices of the containers that start after it. If init
-    containers need more devices than the other containers, only the largest additional request is returned.
+    For each resource, there is one for each long-running container that requests it. An init container that ends before
+    others start can use the devices of the containers that start after it. Only the largest number of devices that such
+    a container needs in addition is returned as one more request.
     """
     by_resource: dict[str, list[_ContainerRequest]] = {name: [] for name in resources}
     for container in containers:

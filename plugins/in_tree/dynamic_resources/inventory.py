@@ -1,4 +1,4 @@
-"""Index of ResourceSlices by node and pool, of devices allocated to claims, and of DeviceClasses by name and resource.
+"""Index of ResourceSlices by node and pool, of devices allocated to claims, and of DeviceClasses by extended resource.
 
 The index is updated object by object. If there are many changes, other requests can run in between.
 """
@@ -107,7 +107,7 @@ class Inventory:
     def refresh_at_once(self) -> None:
         """Update the index completely, without yielding.
 
-        Usually only a few objects have changed, because each search also updates the index.
+        Usually only a few objects have changed, because each PreFilter also updates the index.
         """
         try:
             self.refresh()

@@ -45,7 +45,7 @@ _OPTIONS.log_errors = False
 
 Spend: TypeAlias = Callable[[int], None]
 """Function that counts steps before they are taken. It raises ``Unsupported`` if the limit is exceeded, which ends the
-search.
+evaluation.
 """
 
 

@@ -197,7 +197,7 @@ class DynamicResources(
         return claim
 
     def _is_available(self, claim: ResourceClaim, node: NodeInfo) -> bool:
-        """Return true if the claim is not allocated or can be used on the node. Raises ``CannotEvaluate``."""
+        """Return true if the claim is not allocated, or usable on the node now or soon. Raises ``CannotEvaluate``."""
         allocation = claim.allocation
         if allocation is None:
             return True
@@ -258,7 +258,7 @@ class DynamicResources(
         return SUCCESS
 
     def score(self, state: CycleState, pod: Pod, node: NodeInfo) -> int:
-        """Return the sum of the scores of the chosen alternatives; the first alternative of a request scores most."""
+        """Return the sum of the scores of the chosen alternatives; 0 without a solution. Earlier ones score more."""
         pod_claims = _read(state)
         solution = pod_claims.solutions.get(node.name)
         if solution is None:

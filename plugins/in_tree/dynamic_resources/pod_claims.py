@@ -96,5 +96,5 @@ class ClaimResolver:
 
 
 def may_need_devices(pod: Pod) -> bool:
-    """Return true if a pod has claims, or requests a resource that a DeviceClass could provide."""
+    """Return true if a pod has claims, or requests a resource with "/" in its name: DeviceClasses provide no others."""
     return pod.spec.claims.wants_devices or any("/" in it for it in pod.spec.resources.requests)

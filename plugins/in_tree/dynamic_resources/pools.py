@@ -24,7 +24,7 @@ PoolID = tuple[str, str]
 class Pool(Struct, frozen=True):
     """Pool of devices, divided into the slices that one node can and cannot use.
 
-    ``slices``: slices with devices that the node can use. ``other_slices``: the other slices of the pool.
+    ``slices``: slices with devices that the node can use. ``other_slices``: the other slices with devices.
     ``counter_sets``: amounts of the pool's counters by counter set. No device is allocated from a pool that is
     ``incomplete`` (its driver has not published all slices) or ``invalid``.
     """
@@ -141,8 +141,8 @@ class PoolBuilder:
     ) -> list[Pool]:
         """Return the pools of the slices, sorted by driver and name; pools with binding conditions come last.
 
-        ``own_slices`` are slices of this node only. ``shared`` are slices that several nodes can use. Raises
-        ``CannotEvaluate``.
+        ``own_slices`` are slices of this node only. ``shared`` are slices that several nodes can use, and slices
+        with counter sets. A pool that a newer generation replaces is left out. Raises ``CannotEvaluate``.
         """
         by_pool: dict[PoolID, list[ResourceSlice]] = {}
         for resource_slice in chain(own_slices, shared):
@@ -160,9 +160,9 @@ class PoolBuilder:
         return pools + conditional
 
     def _is_relevant(self, node: Node, resource_slice: ResourceSlice) -> bool:
-        """Return true if the slice matters for the node.
+        """Return true if the slice matters for the node. Raises ``CannotEvaluate``.
 
-        A slice with counter sets matters for each node that uses a device of the pool.
+        A slice with counter sets always counts, because it matters for each node that uses a device of the pool.
         """
         if resource_slice.counter_sets:
             return True
@@ -173,8 +173,8 @@ class PoolBuilder:
         return resource_slice.per_device and self._facts_of(resource_slice).reach(node)
 
     def _pool(self, pool_id: PoolID, slices: list[ResourceSlice], *, keep: bool) -> _CachedPool | None:
-        """Return the pool; ``None`` if slices of a newer generation exist, because these are about to replace
-        ``slices``.
+        """Return the pool; ``None`` if ``slices`` are not all slices of their generation, and there is a newer one,
+        which is about to replace it.
         """
         other_slices: Sequence[ResourceSlice] = ()
         generation, count = slices[0].generation, slices[0].count
