@@ -1,6 +1,6 @@
 """Models of the request and the answer of ``POST /api/v1/drain``.
 
-The models of the answer are used only for the OpenAPI document.
+The server uses the models of the answer only for the OpenAPI document. The command ``drain`` checks answers with them.
 """
 
 from __future__ import annotations

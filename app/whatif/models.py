@@ -1,6 +1,6 @@
 """Models of the requests and answers of simulations and losses, and parts that all what-ifs share.
 
-The models of answers are used only for the OpenAPI document.
+The server uses the models of answers only for the OpenAPI document. The commands check answers with them.
 """
 
 from __future__ import annotations

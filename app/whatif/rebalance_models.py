@@ -1,4 +1,6 @@
-"""Models of the request and the answer of a rebalancing. The answer's models are used only for the OpenAPI document."""
+"""Models of the request and the answer of a rebalancing. The server uses the answer's models only for the OpenAPI
+document. The command ``rebalance`` checks answers with them.
+"""
 
 from __future__ import annotations
 

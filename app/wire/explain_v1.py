@@ -1,7 +1,7 @@
 """Models of the bodies of ``/api/v1/explain``.
 
-The models of answers are used only for the OpenAPI document. Answers are encoded without these models, because the
-validation of 5,000 nodes would take too long.
+The server uses the models of answers only for the OpenAPI document. The commands check answers with them. Answers are
+encoded without these models, because the validation of 5,000 nodes would take too long.
 """
 
 from __future__ import annotations
