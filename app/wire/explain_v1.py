@@ -93,8 +93,8 @@ class PluginNotJudged(CamelModel):
 
 
 class VerdictOnNode(Rejection):
-    """Verdict of one plugin on the node that the request names, or on the node of a bound pod. ``code`` is Success if the
-    node passes.
+    """Verdict of one plugin on the node that the request names, or on the node of a bound pod. ``code`` is Success if
+    the node passes.
     """
 
 
