@@ -25,8 +25,8 @@ from plugins.in_tree.node_volume_limits.volume_resolver import (
 )
 
 MAX_VOLUMES_PER_SEARCH: Final = 2048
-"""Number of volumes that a search itself counts, which takes some milliseconds. After that, the remaining nodes are
-counted in steps.
+"""Number of volumes that a search itself counts, which takes some milliseconds. If more than ``_FEW_NODES`` outdated
+nodes remain then, they are counted in steps.
 """
 
 _FEW_NODES: Final = 16
@@ -170,7 +170,9 @@ class AttachmentCounts:
         self._resolver.clear()
 
     def of(self, node: NodeInfo, counted: CountedVolumes) -> NodeAttachments:
-        """Return the current volumes of a node. Raises ``Unprepared`` if the search has counted too many volumes."""
+        """Return the current volumes of a node. Raises ``Unprepared`` if they must be counted, but the search has
+        counted too many volumes.
+        """
         attachments = self._by_node.get(node.name)
         if attachments is None or attachments.stamp != node.mounts_stamp:
             self._count(counted, sum(len(it.volumes) for it in node.mounts.values()))
@@ -189,7 +191,7 @@ class AttachmentCounts:
     def unused(self, attachments: NodeAttachments, node: str, counted: CountedVolumes) -> Mapping[str, int]:
         """Return the number of attached volumes that no pod of the node uses, by driver.
 
-        Raises ``Unreadable``, or ``Unprepared`` if the search has counted too many volumes.
+        Raises ``Unreadable``, or ``Unprepared`` if they must be counted, but the search has counted too many volumes.
         """
         if attachments.unused is None:
             self._count(counted, len(self._attachments.get(node, _NONE)))
