@@ -21,7 +21,7 @@ _MIB: Final = 1 << 20
 _LEAST: Final = 23 * _MIB
 _MOST_OF_A_CONTAINER: Final = 1000 * _MIB
 """Limits in bytes for the sum of a node's scaled image sizes. The score is 0 up to ``_LEAST``, and 100 from
-``_MOST_OF_A_CONTAINER`` per container of the pod.
+``_MOST_OF_A_CONTAINER`` per container or init container of the pod.
 """
 
 _INT64: Final = 1 << 64

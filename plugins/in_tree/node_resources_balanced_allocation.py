@@ -1,5 +1,5 @@
-"""Prefers nodes on which the pod makes the used shares of the compared resources more equal. Up to release 1.35, prefers
-nodes on which these shares are equal with the pod.
+"""Prefers nodes on which the pod makes the used shares of the compared resources more equal. Up to release 1.35, it
+prefers nodes on which these shares are equal with the pod.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ Homeport then copies the home to the owner, together with the UID of the pod:
                    homeport.dev/home-pod      UID of the pod recorded last          (homeport.dev/home-pod.3)
                    homeport.dev/home-owner    the owner's UID and the node, as last seen by Homeport
                    homeport.dev/home-machine  systemUUID of that node at the time
-                   homeport.dev/home-since    time at which the home became unusable; absent while it is usable
+                   homeport.dev/home-since    time at which the home became unusable
     on the pod     homeport.dev/home          the node
-                   homeport.dev/home-after    ``home-pod`` of its owner at the time; absent if there was none
-                   homeport.dev/home-replaces home of its owner at the time; absent if there was none
+                   homeport.dev/home-after    ``home-pod`` of its owner at the time; absent or empty if there was none
+                   homeport.dev/home-replaces home of its owner at the time; absent or empty if there was none
 
 The annotations on a pod are its *claim*. It is open while its ``home-after`` equals the owner's ``home-pod``. So of the
 pods bound under one ``home-pod``, only one is recorded, and only once. A claim replaces only the home in its
@@ -238,7 +238,7 @@ def without(obj: AnnotatedObject, slot: str) -> dict[str, str | None]:
 
 
 def pod_annotations(claim: Claim, there: Mapping[str, str]) -> dict[str, str]:
-    """Return the annotations of the Binding for a claim. ``there``: the pod's annotations, which are overwritten."""
+    """Return the annotations of the Binding for a claim. ``there``: the pod's annotations; an old claim is replaced."""
     conditions = {HOME_AFTER: claim.after, HOME_REPLACES: claim.replaces}
     return {HOME: claim.node, **{key: value for key, value in conditions.items() if value or key in there}}
 

@@ -52,7 +52,7 @@ class NodeAttachments:
     """Volumes attached to one node.
 
     ``volumes``: drivers of the volumes that the node's pods use, by volume name. ``by_driver``: number of these
-    volumes, by driver. ``attached``: drivers of the volumes that VolumeAttachments name; ``None`` until they are read.
+    volumes, by driver. ``attached``: the CSI volumes that VolumeAttachments name; ``None`` until they are read.
     ``unused``: number of ``attached`` volumes that no pod uses, by driver; ``None`` until they are counted. ``faults``:
     errors of pods whose volumes cannot be counted, by UID. ``stamp``: the node's ``mounts_stamp`` at the last update.
     """
@@ -150,7 +150,7 @@ class AttachmentCounts:
         """Process the changes since the last search. Raises ``Unprepared`` if many VolumeAttachments have changed."""
         tracked = len(self._resolver)
         if tracked > MAX_TRACKED_OBJECTS and tracked > _OBJECTS_PER_VOLUME * sum(map(len, self._by_node.values())):
-            self._forget()  # most tracked objects belong to deleted pods
+            self._forget()  # most tracked objects are unused
         for kind in CLAIM_KINDS:
             version = self._objects.version(kind)
             if version == self._seen[kind]:
@@ -249,7 +249,7 @@ class AttachmentCounts:
         return csi_node is not None and bool(csi_node.limits)
 
     def attached(self, attachments: NodeAttachments, node: str) -> VolumeDrivers:
-        """Return the volumes that VolumeAttachments attach to the node. Raises ``Unreadable``."""
+        """Return the CSI volumes that VolumeAttachments attach to the node. Raises ``Unreadable``."""
         if attachments.attached is None:
             attachments.attached = dict(self._read_attachments(node))
         return attachments.attached

@@ -112,8 +112,8 @@ class MissingFields(BaseModel):
 
 
 class Fallback(BaseModel):
-    """Option ``fallback``: a hard constraint becomes soft for a pod for which, for ``after`` seconds, a node would have
-    fit without this constraint.
+    """Option ``fallback``: a hard constraint becomes soft for a pod that, for ``after`` seconds, would have fit on a
+    node without this constraint.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""Option ``fallback``: a hard constraint is soft for a pod for which a node would long have fit without it."""
+"""Option ``fallback``: makes a hard constraint soft for a pod that would long have fit on a node without it."""
 
 from __future__ import annotations
 
