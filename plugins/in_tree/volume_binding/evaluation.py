@@ -182,7 +182,7 @@ class ClaimsEvaluation:
         self._stamp_at_begin = self._stamp()
 
     def is_current(self) -> bool:
-        """Return true if no volume or CSIStorageCapacity object of the claims' classes has changed since this
+        """Return true if no volume or CSIStorageCapacity object of the waiting claims' classes has changed since this
         evaluation was created.
         """
         return self._seen_numbers == self._current_numbers()
