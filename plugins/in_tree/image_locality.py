@@ -20,7 +20,9 @@ NAME: Final = "ImageLocality"
 _MIB: Final = 1 << 20
 _LEAST: Final = 23 * _MIB
 _MOST_OF_A_CONTAINER: Final = 1000 * _MIB
-"""Scaled image sizes in bytes: a pod scores 0 up to ``_LEAST``, and 100 from ``_MOST_OF_A_CONTAINER`` per container."""
+"""Limits in bytes for the sum of a node's scaled image sizes. The score is 0 up to ``_LEAST``, and 100 from
+``_MOST_OF_A_CONTAINER`` per container or init container of the pod.
+"""
 
 _INT64: Final = 1 << 64
 _INT64_MAX: Final = (1 << 63) - 1
@@ -67,7 +69,7 @@ class ImageLocality(ScorePlugin):
     def _scaled_sizes(self, images: PodImages) -> list[int]:
         """Return the size of each image times the share of nodes that have it, in the order of the bits.
 
-        The size of an image that the pod names twice is doubled.
+        A size is multiplied by the number of times that the pod names the image.
         """
         bits, nodes = self._bits_of(images), len(self._nodes.list())
         known = self._nodes.images(bits)

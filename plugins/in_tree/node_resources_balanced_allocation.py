@@ -1,4 +1,6 @@
-"""Prefers nodes on which equal shares of all resources are used, so that none runs out while another is idle."""
+"""Prefers nodes on which the pod makes the used shares of the compared resources more equal. Up to release 1.35, it
+prefers nodes on which these shares are equal with the pod.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ _COMPARISON: Final[StateKey[Comparison]] = StateKey(f"PreScore{NAME}")
 
 @final
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
-    """Scores nodes by the standard deviation of the used shares of their resources.
+    """Scores nodes by the standard deviation of the used shares of the compared resources.
 
     Source of the rules: ``framework/plugins/noderesources/balanced_allocation.go`` of Kubernetes 1.36 and 1.35.
     """

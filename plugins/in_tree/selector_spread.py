@@ -27,7 +27,9 @@ _REGION: Final = ("failure-domain.beta.kubernetes.io/region", "topology.kubernet
 """
 
 _ZONE_WEIGHT: Final = 2.0 / 3.0
-"""Share of the zone score in the score of a node with a zone. The rest depends on the number of peers on the node."""
+"""Share of the zone score in the score of a node with a zone or region. The rest depends on the number of peers on the
+node.
+"""
 
 _Zone: TypeAlias = tuple[str, str]
 _NOWHERE: Final = ("", "")
@@ -39,9 +41,10 @@ class SelectorSpreadArgs(PluginArgs):
 
 
 class _Peers(Struct, frozen=True):
-    """Peers of the pod, which are the pods that its Services and controller select. PreScore counts them for Score.
+    """Peers of the pod: pods that match the selectors of its Services and controller. PreScore counts them for Score.
 
-    ``on_node`` and ``in_zone``: number of peers by node name and by zone. ``zones``: (region, zone) of each node.
+    ``on_node`` and ``in_zone``: number of peers by node name and by zone; in zones, only peers on candidates count.
+    ``zones``: (region, zone) of each candidate.
     """
 
     on_node: Mapping[str, int]

@@ -1,5 +1,5 @@
-"""Rejects nodes where another pod uses a disk of the incoming pod, if one of the two uses it exclusively. If the pod's
-ReadWriteOncePod claim is in use, all nodes are rejected.
+"""Rejects nodes where another pod uses a disk of the incoming pod, if one of the two uses it exclusively. If a
+ReadWriteOncePod claim of the pod is in use, all nodes are rejected.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class VolumeRestrictionsArgs(PluginArgs):
 class _ExclusiveClaims(Struct):
     """The pod's ReadWriteOncePod claims and their uses, as computed by PreFilter for Filter.
 
-    ``claims``: names of these claims. ``uses``: number of uses by pods on nodes, adjusted for pods that a dry run adds
-    or removes. Filter rejects all nodes if ``uses`` is above 0.
+    ``claims``: names of these claims. ``uses``: number of these claims that pods on nodes use, plus the uses that a dry
+    run adds, minus those that it removes. Filter rejects all nodes if ``uses`` is above 0.
     """
 
     claims: frozenset[str]
@@ -227,7 +227,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return READ_WRITE_ONCE_POD in claim.access_modes and self._is_used(namespace, name)
 
     def _claims(self, pod: Pod) -> Iterable[PersistentVolumeClaim]:
-        """Yield the claims of the pod. Raises ``_MissingClaim``."""
+        """Yield the claims that the pod names, not those of ephemeral volumes. Raises ``_MissingClaim``."""
         for volume in pod.spec.volumes:
             if volume.claim is not None:
                 claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, pod.namespace, volume.claim)

@@ -7,9 +7,10 @@ Homeport then copies the home to the owner, together with the UID of the pod:
                    homeport.dev/home-pod      UID of the pod recorded last          (homeport.dev/home-pod.3)
                    homeport.dev/home-owner    the owner's UID and the node, as last seen by Homeport
                    homeport.dev/home-machine  systemUUID of that node at the time
+                   homeport.dev/home-since    time at which the home became unusable
     on the pod     homeport.dev/home          the node
-                   homeport.dev/home-after    ``home-pod`` of its owner at the time; absent if there was none
-                   homeport.dev/home-replaces home of its owner at the time; absent if there was none
+                   homeport.dev/home-after    ``home-pod`` of its owner at the time; absent or empty if there was none
+                   homeport.dev/home-replaces home of its owner at the time; absent or empty if there was none
 
 The annotations on a pod are its *claim*. It is open while its ``home-after`` equals the owner's ``home-pod``. So of the
 pods bound under one ``home-pod``, only one is recorded, and only once. A claim replaces only the home in its
@@ -17,9 +18,8 @@ pods bound under one ``home-pod``, only one is recorded, and only once. A claim 
 come back: ``home-pod`` remains, and older claims have another ``home-after``. The target pod of a migration carries the
 open claim of the source pod, with the source pod's node, because the source pod will be deleted.
 
-Clones and restores copy annotations. So home annotations are ignored if ``home-owner`` has the UID of another object.
-The exception is a home that differs from the node in ``home-owner``, because a user has changed it since. A home
-without any UID was written by a user.
+Clones and restores copy annotations. So home annotations are ignored if ``home-owner`` has the UID of another object,
+unless the home differs from the node there, because a user has changed it. A home without any UID is from a user.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def without(obj: AnnotatedObject, slot: str) -> dict[str, str | None]:
 
 
 def pod_annotations(claim: Claim, there: Mapping[str, str]) -> dict[str, str]:
-    """Return the annotations of the Binding for a claim. ``there``: the pod's annotations, which are overwritten."""
+    """Return the annotations of the Binding for a claim. ``there``: the pod's annotations; an old claim is replaced."""
     conditions = {HOME_AFTER: claim.after, HOME_REPLACES: claim.replaces}
     return {HOME: claim.node, **{key: value for key, value in conditions.items() if value or key in there}}
 
@@ -300,7 +300,7 @@ class PendingHomes:
         self._claims, self._of_owner, self._made = other._claims, other._of_owner, other._made
 
     def begin(self, claim: Claim) -> None:
-        """Add the claim of a bind in flight, which makes the home if it succeeds."""
+        """Add the claim of a bind in flight."""
         self._claims[claim.pod.uid] = claim
         self._of_owner.setdefault(claim.owner.key, {})[claim.pod.uid] = claim
 
@@ -310,7 +310,7 @@ class PendingHomes:
         self._made.add(claim.pod.uid)
 
     def keep(self, claim: Claim) -> None:
-        """Keep a claim whose owner cannot be written now. It replaces claims of the owner's earlier pods."""
+        """Keep a claim whose owner cannot be written now. It replaces the claims of the owner's other bound pods."""
         self.pod_bound(claim)
         for other in list(self._of_owner[claim.owner.key].values()):
             if other.pod.uid != claim.pod.uid and self.is_made(other.pod):

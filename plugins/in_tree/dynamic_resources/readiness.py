@@ -14,9 +14,10 @@ def has_conditions(allocation: Allocation) -> bool:
 
 
 def is_ready(claim: ResourceClaim, allocation: Allocation) -> bool | None:
-    """Return true if all binding conditions are true; ``None`` if a binding failure condition is true.
+    """Return true if each device is ready: its binding conditions are all true, and no binding failure condition is.
 
-    Devices are checked in order, and the first device that is not ready decides.
+    A device without binding conditions is ready. The first device that is not ready decides: ``None`` if one of its
+    binding failure conditions is true, else ``False``.
     """
     for device in allocation.devices:
         if device.binding_conditions:

@@ -39,9 +39,9 @@ UNREAD: Final = {
 class Occupied:
     """Number of relevant pods in each domain of one topology key.
 
-    Relevant pods match a term of the incoming pod, or have a term that matches the incoming pod. ``domains``: counts
-    from the cache; ``None`` if the snapshot has no relevant pod. ``deltas``: number of relevant pods that a dry run
-    adds to a domain, or removes if negative.
+    Relevant pods match all required affinity terms or one required anti-affinity term of the incoming pod, or have a
+    required anti-affinity term that matches it. ``domains``: counts from the cache; ``None`` means that all are 0.
+    ``deltas``: number of relevant pods that a dry run adds to a domain, or removes if negative.
     """
 
     __slots__ = ("deltas", "domains", "key")
@@ -170,7 +170,7 @@ class RequiredState:
         )
 
     def topology_keys(self) -> list[str]:
-        """Return the topology keys of all terms, without duplicates."""
+        """Return the topology keys that a verdict depends on, without duplicates."""
         anti_affinity = (it.key for _, it in self.anti_affinity)
         return list(dict.fromkeys((*(it.key for it in self.affinity), *anti_affinity, *self.existing)))
 
@@ -193,9 +193,9 @@ class RequiredState:
         return all(it.count(labels[it.key]) > 0 for it in self.affinity) or self._is_first()
 
     def _is_first(self) -> bool:
-        """Return true if the pod matches its own required affinity terms, and no existing pod matches them.
+        """Return true if the pod matches its own required affinity terms, and no pod in any domain matches them.
 
-        If both are true, each node with the topology keys passes, so that the first pod of a group can be scheduled.
+        Then each node with the topology keys meets these terms, so that the first pod of a group can be scheduled.
         """
         return self.matches_itself and all(it.is_empty() for it in self.affinity)
 
@@ -205,7 +205,7 @@ class RequiredState:
 
         Only required affinity needs another check, because a node that passes the anti-affinity terms also passes with
         fewer pods. Each domain of the node must have a matching pod that is not in flight. Otherwise all matching pods
-        must be in flight to these domains, and the pod must match its own terms.
+        that are in a domain must be in flight to the node's domains, and the pod must match its own terms.
         """
         status = self.evaluate(node)
         others = [it for it in in_flight if self.own.matches_affinity(it)] if self.affinity else []
@@ -225,9 +225,9 @@ class RequiredState:
         return SUCCESS if self.matches_itself and alike and self._are_all(places) else AFFINITY
 
     def _are_all(self, places: Sequence[Sequence[str | None]]) -> bool:
-        """Return true if only pods in flight match the required affinity terms.
+        """Return true if all pods in domains that match the required affinity terms are in flight.
 
-        ``places``: for each of these pods, its domains in the order of the topology keys.
+        ``places``: for each matching pod in flight, its domains in the order of ``affinity``; ``None`` for no domain.
         """
         for index, occupied in enumerate(self.affinity):
             in_flight = [place[index] for place in places]
@@ -245,7 +245,7 @@ class RequiredState:
     def _passing(self, nodes: Candidates, counts: Counts) -> Sequence[str]:
         """Return the nodes that pass.
 
-        All anti-affinity terms with one topology key are checked in one loop over the names.
+        The anti-affinity terms that have the same topology key are checked together, in one loop over the names.
         """
         names: Sequence[str] = nodes.names
         first = bool(self.affinity) and self._is_first()

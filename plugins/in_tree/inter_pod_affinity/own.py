@@ -1,6 +1,6 @@
 """Affinity terms of the incoming pod, resolved to the pods and namespaces that each term matches.
 
-Namespace selectors are resolved to the current namespaces. This is done once for all pods that are in the same
+Namespace selectors are resolved to the current namespaces. The result is cached for all pods that are in the same
 namespace and have equal terms.
 """
 
@@ -26,7 +26,7 @@ _NAMES_MEMO_BYTES: Final = 64 << 20
 _ENTRY_BYTES: Final = 2000
 _PART_BYTES: Final = 200
 _NAME_BYTES: Final = 100
-"""Maximum sizes of the two caches, and estimated sizes of their entries, in bytes."""
+"""Maximum sizes of the two caches, and estimated sizes of their entries and of parts of an entry, in bytes."""
 
 
 _AT_ONCE: Final = 512
@@ -37,10 +37,10 @@ class OwnTerms(Struct, frozen=True):
     """Resolved affinity and anti-affinity terms of one pod.
 
     ``keys``: topology keys of the required affinity terms, without duplicates. ``peers``: pods that match all these
-    terms; ``None`` if no pod can, or without such terms. ``anti``: (topology key, matching pods) of each required
-    anti-affinity term. ``preferred``: (topology key, matching pods, weight) of each preferred term. ``anti`` and
-    ``preferred`` omit terms that cannot match a pod. ``has_required``: true if there are required terms, including
-    those that cannot match a pod.
+    terms; ``None`` without such terms, if one of them has no pod selector, or if they have no namespace in common.
+    ``anti``: (topology key, matching pods) of each required anti-affinity term. ``preferred``: (topology key, matching
+    pods, weight) of each preferred term. ``anti`` and ``preferred`` omit terms that have no pod selector or select no
+    namespace. ``has_required``: true if there are required terms, including those that cannot match a pod.
     """
 
     keys: tuple[str, ...] = ()
@@ -105,13 +105,19 @@ class OwnTermsOf:
         return peers_of(term, self._namespaces)
 
     def _prepare(self, affinity: PodAffinity) -> None:
-        """Resolve all namespace selectors. Raises one ``Unprepared`` for all that are not cached yet."""
+        """Resolve the namespace selectors, except those that select all namespaces.
+
+        If there are many namespaces, raises one ``Unprepared`` for all selectors that are not cached yet.
+        """
         terms = (*affinity.required, *affinity.required_anti, *(it.term for it in affinity.preferred))
         selectors = dict.fromkeys(it.namespace_selector for it in terms)
         all_prepared(partial(self._namespaces, it) for it in selectors if not means_all_namespaces(it))
 
     def _namespaces(self, selector: Selector | None) -> frozenset[str]:
-        """Return the names of the selected namespaces. Raises ``Unprepared`` if many have to be matched first."""
+        """Return the names of the selected namespaces; none for ``None``.
+
+        Raises ``Unprepared`` if many namespaces have to be matched first.
+        """
         if selector is None:
             return frozenset()
         version = self._objects.version(NAMESPACES)

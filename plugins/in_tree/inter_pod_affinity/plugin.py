@@ -113,7 +113,8 @@ class InterPodAffinity(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sco
     def signature(self, pod: Pod) -> Hashable | None:
         """Return a key that changes if the set of domains with matching pods changes, or the domain of any node.
 
-        The key does not change if a domain merely gets more or fewer matching pods.
+        The key does not change if a domain merely gets more or fewer matching pods. For a pod with oversized parts or
+        invalid terms, it never changes. Raises ``Unprepared``.
         """
         unread = _unread(pod)
         if unread is not None:
@@ -170,7 +171,7 @@ def _required_of(state: CycleState) -> RequiredState:
 
 
 def _unread(pod: Pod) -> Status | None:
-    """Return the rejection of a pod whose terms or labels are oversized; ``None`` for nearly all pods."""
+    """Return the rejection of a pod whose terms or labels are oversized; ``None`` for all other pods."""
     oversized = pod.spec.oversized
     return next((status for part, status in UNREAD.items() if part in oversized), None) if oversized else None
 

@@ -1,4 +1,5 @@
-"""Scores nodes by the preferred terms of the incoming pod and of existing pods.
+"""Scores nodes by the preferred terms of the incoming pod and of existing pods, and by required affinity terms of
+existing pods.
 
 The raw score of a node is the sum of the weights of its domains, over all topology keys.
 """
@@ -26,9 +27,10 @@ K = TypeVar("K")
 class PreferredState:
     """Weights of domains, as computed by PreScore for Score.
 
-    ``own``: by topology key, a pair for each preferred term of the incoming pod: the numbers of matching pods by
-    domain, and the weight per pod. ``others``: by topology key and domain, the total weight of the existing pods' terms
-    that match the incoming pod. These include required affinity terms if ``hardPodAffinityWeight`` is not 0.
+    ``own``: by topology key, a pair for each preferred term of the incoming pod that matches pods: the numbers of these
+    pods by domain, and the weight per pod. ``others``: by topology key and domain, the total weight of the existing
+    pods' terms that match the incoming pod. These include required affinity terms if ``hardPodAffinityWeight`` is not
+    0.
     """
 
     __slots__ = ("others", "own")
@@ -75,9 +77,7 @@ PREFERRED: Final[StateKey[PreferredState]] = StateKey(f"PreScore{NAME}")
 
 
 def preferred_state(own: OwnTerms, newcomer: Newcomer, hard_weight: int, terms: PodTerms) -> PreferredState | None:
-    """Create the state for Score; ``None`` if no term matches a pod on a node with the term's topology key. Raises
-    ``Unprepared``.
-    """
+    """Create the state for Score; ``None`` if no domain would have a weight. Raises ``Unprepared``."""
     try:
         others = terms.weights(newcomer, hard_weight)
         by_key: dict[str, list[tuple[DomainCounts, int]]] = {}
@@ -93,8 +93,8 @@ def preferred_state(own: OwnTerms, newcomer: Newcomer, hard_weight: int, terms: 
 
 
 def normalized(scores: Mapping[K, int]) -> Mapping[K, int]:
-    """Return scores scaled linearly, so that the lowest becomes 0 and the highest 100, rounded down. Equal scores all
-    become 0.
+    """Return scores scaled linearly, so that the lowest becomes 0 and the highest 100, rounded down. If all scores are
+    equal, they become 0.
     """
     least, most = min(scores.values(), default=0), max(scores.values(), default=0)
     if most == least:

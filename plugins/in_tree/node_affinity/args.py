@@ -96,7 +96,10 @@ class NodeAffinityArgs(PluginArgs):
         return self
 
     def required(self) -> NodeMatcher | None:
-        """Return the matcher of the added required terms, which every node must pass; ``None`` if there are none."""
+        """Return the matcher of the added required terms, which every node must pass; ``None`` without such a list.
+
+        With an empty list, no node matches.
+        """
         terms = None if self.added_affinity is None else self.added_affinity.required_terms()
         return None if terms is None else RequiredNodeAffinity((), tuple(it.slim() for it in terms)).compiled()
 

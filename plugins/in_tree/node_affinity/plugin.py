@@ -115,7 +115,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
 
 def _unread(pod: Pod) -> Status | None:
-    """Return the rejection of every node if the pod's affinity or node selector is oversized; otherwise ``None``."""
+    """Return the rejection of a pod whose affinity or node selector is oversized; ``None`` for all other pods."""
     oversized = pod.spec.oversized
     return next((_UNREAD[part] for part in oversized if part in _UNREAD), None) if oversized else None
 

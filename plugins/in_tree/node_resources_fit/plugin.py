@@ -41,10 +41,10 @@ _FIRST: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class _Demand(Struct, frozen=True):
-    """Resources that the pod requests, as computed by PreFilter for Filter.
+    """Resources that the pod requests, without ignored ones, as computed by PreFilter for Filter.
 
     ``each``: (resource, amount, true if a DeviceClass also provides the resource). CPU, memory and ephemeral storage
-    come first, then the other resources by name. Rejection reasons have this order, too.
+    come first, then the other resources by name. Rejection reasons for resources have this order, too.
     """
 
     each: tuple[tuple[str, int, bool], ...]

@@ -77,7 +77,7 @@ def _ratio_of(points: Sequence[tuple[int, int]], requested: int, capacity: int) 
 
 
 def _on_shape(points: Sequence[tuple[int, int]], utilization: int) -> int:
-    """Return the score at ``utilization``, interpolated linearly between the two nearest points.
+    """Return the score at ``utilization``, interpolated linearly between the points before and after it.
 
     Before the first point, the first point's score is returned, and after the last point, the last point's score.
     """

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: rejects nodes to which no more volumes of the pod's CSI drivers can be attached.
+"""NodeVolumeLimits: rejects nodes on which the pod would exceed a CSI driver's limit of attached volumes.
 
 VolumeBinding and VolumeZone check whether a node can use a volume at all; this plugin does not check that.
 """

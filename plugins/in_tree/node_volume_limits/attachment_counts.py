@@ -25,8 +25,8 @@ from plugins.in_tree.node_volume_limits.volume_resolver import (
 )
 
 MAX_VOLUMES_PER_SEARCH: Final = 2048
-"""Number of volumes that a search itself counts, which takes some milliseconds. After that, the remaining nodes are
-counted in steps.
+"""Number of volumes that a search itself counts, which takes some milliseconds. If more than ``_FEW_NODES`` outdated
+nodes remain then, they are counted in steps.
 """
 
 _FEW_NODES: Final = 16
@@ -52,7 +52,7 @@ class NodeAttachments:
     """Volumes attached to one node.
 
     ``volumes``: drivers of the volumes that the node's pods use, by volume name. ``by_driver``: number of these
-    volumes, by driver. ``attached``: drivers of the volumes that VolumeAttachments name; ``None`` until they are read.
+    volumes, by driver. ``attached``: the CSI volumes that VolumeAttachments name; ``None`` until they are read.
     ``unused``: number of ``attached`` volumes that no pod uses, by driver; ``None`` until they are counted. ``faults``:
     errors of pods whose volumes cannot be counted, by UID. ``stamp``: the node's ``mounts_stamp`` at the last update.
     """
@@ -150,7 +150,7 @@ class AttachmentCounts:
         """Process the changes since the last search. Raises ``Unprepared`` if many VolumeAttachments have changed."""
         tracked = len(self._resolver)
         if tracked > MAX_TRACKED_OBJECTS and tracked > _OBJECTS_PER_VOLUME * sum(map(len, self._by_node.values())):
-            self._forget()  # most tracked objects belong to deleted pods
+            self._forget()  # most tracked objects are unused
         for kind in CLAIM_KINDS:
             version = self._objects.version(kind)
             if version == self._seen[kind]:
@@ -170,7 +170,9 @@ class AttachmentCounts:
         self._resolver.clear()
 
     def of(self, node: NodeInfo, counted: CountedVolumes) -> NodeAttachments:
-        """Return the current volumes of a node. Raises ``Unprepared`` if the search has counted too many volumes."""
+        """Return the current volumes of a node. Raises ``Unprepared`` if they must be counted, but the search has
+        counted too many volumes.
+        """
         attachments = self._by_node.get(node.name)
         if attachments is None or attachments.stamp != node.mounts_stamp:
             self._count(counted, sum(len(it.volumes) for it in node.mounts.values()))
@@ -189,7 +191,7 @@ class AttachmentCounts:
     def unused(self, attachments: NodeAttachments, node: str, counted: CountedVolumes) -> Mapping[str, int]:
         """Return the number of attached volumes that no pod of the node uses, by driver.
 
-        Raises ``Unreadable``, or ``Unprepared`` if the search has counted too many volumes.
+        Raises ``Unreadable``, or ``Unprepared`` if they must be counted, but the search has counted too many volumes.
         """
         if attachments.unused is None:
             self._count(counted, len(self._attachments.get(node, _NONE)))
@@ -247,7 +249,7 @@ class AttachmentCounts:
         return csi_node is not None and bool(csi_node.limits)
 
     def attached(self, attachments: NodeAttachments, node: str) -> VolumeDrivers:
-        """Return the volumes that VolumeAttachments attach to the node. Raises ``Unreadable``."""
+        """Return the CSI volumes that VolumeAttachments attach to the node. Raises ``Unreadable``."""
         if attachments.attached is None:
             attachments.attached = dict(self._read_attachments(node))
         return attachments.attached

@@ -58,7 +58,10 @@ class _IncomingVolumes:
         self.attachments_read = False
 
     def volumes(self, *, has_csi_node: bool) -> VolumeDrivers | Status:
-        """Return the volumes for nodes that have, or lack, a CSINode; or the status that rejects all such nodes."""
+        """Return the volumes for nodes that have, or lack, a CSINode; or the status that rejects all such nodes.
+
+        Raises ``UncountableVolume`` or ``Unreadable``.
+        """
         volumes = self._volumes.get(has_csi_node)
         if volumes is None:
             volumes = self._volumes[has_csi_node] = self._resolve(has_csi_node)
@@ -196,7 +199,8 @@ def _count_by_driver(incoming: VolumeDrivers, attached: VolumeDrivers) -> Mappin
 def _max_count(
     driver: str, incoming: VolumeDrivers, certain: VolumeDrivers, with_in_flight: VolumeDrivers, attached: VolumeDrivers
 ) -> int:
-    """Return the maximum number of a driver's volumes on a node, over all outcomes of the binds in flight.
+    """Return the maximum number of a driver's volumes on a node with the incoming pod, over all outcomes of the binds
+    in flight.
 
     ``certain``: volumes of pods that are not in flight. ``with_in_flight``: volumes of all pods. ``attached``: volumes
     that VolumeAttachments name. An attached volume that the incoming pod shares only with pods in flight counts twice.

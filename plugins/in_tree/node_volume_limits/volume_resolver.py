@@ -1,4 +1,4 @@
-"""Finds the CSI volumes that a pod uses through its claims, and tracks the nodes whose counts depend on each object."""
+"""Finds the CSI volumes that a pod uses, and tracks the nodes whose counts depend on each object."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLAIM_KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTEN
 """Kinds of the objects that determine a claim's volume."""
 
 NO_NODE: Final = ""
-"""Value passed instead of a node name for an incoming pod, which has no node yet."""
+"""Value passed instead of a node name if no node's counts depend on the result, as for an incoming pod."""
 
 _TO_PROVISION: Final = "\0"
 """Prefix of the handle of a volume that is not provisioned yet. No handle of a driver begins with it."""
@@ -33,7 +33,7 @@ class UncountableVolume(Exception):
 
 
 class MissingClaim(Exception):  # not an error: the pod is rejected
-    """A claim that a pod names does not exist. ``status`` rejects all nodes."""
+    """A claim of the incoming pod does not exist. ``status`` rejects all nodes."""
 
     def __init__(self, namespace: str, name: str) -> None:
         super().__init__(name)
@@ -95,9 +95,9 @@ class _NodesByObject:
 class VolumeResolver:
     """Resolves the volumes of pods, and tracks the nodes whose counts depend on each object.
 
-    The volume of a claim that several nodes share is cached. The volumes of these nodes are counted again only if the
-    claim gets another volume. Without this rule, a tenant who keeps changing a claim could cause many nodes to be
-    counted repeatedly.
+    The volume of a claim that several nodes share is cached. After a change of the claim, the volumes of these nodes
+    are counted again only if the claim names another volume or class, or belongs to an ephemeral volume. Without this
+    rule, a tenant who keeps changing a claim could cause many nodes to be counted repeatedly.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -109,7 +109,10 @@ class VolumeResolver:
         self._shared: dict[ObjectKey, _ResolvedClaim] = {}
 
     def __len__(self) -> int:
-        """Return the number of tracked objects, including some on which no node depends any more."""
+        """Return the number of tracked objects, including some on which no node depends any more.
+
+        The claim of an ephemeral volume counts twice.
+        """
         return sum(map(len, self._indexes()))
 
     def clear(self) -> None:
@@ -184,7 +187,7 @@ class VolumeResolver:
         return _ResolvedClaim(name, driver, claim.volume_name, claim.class_name)
 
     def _volume_of(self, claim: PersistentVolumeClaim, node: str, *, has_csi_node: bool) -> tuple[str, str]:
-        """Return (driver, handle) of the claim's volume; two empty strings for a volume without a CSI driver."""
+        """Return (driver, handle) of the claim's volume. The driver is empty if the volume is not counted."""
         if not claim.volume_name:
             return self._volume_to_provision(claim, node, has_csi_node=has_csi_node)
         self.track_volume(claim.volume_name, node)
@@ -215,7 +218,7 @@ class VolumeResolver:
         return driver, f"{_TO_PROVISION}{claim.namespace}/{claim.name}"
 
     def track_volume(self, name: str, node: str) -> None:
-        """Record that the node's counts depend on a PersistentVolume."""
+        """Record that the node's counts depend on a PersistentVolume. ``NO_NODE`` is ignored."""
         if node != NO_NODE:
             self._by_volume.add(name, node)
 

@@ -25,7 +25,7 @@ SYSTEM_DEFAULTS: Final = (
 
 
 MOST_KEYS: Final = 16
-"""Maximum number of topology keys whose domains a profile declares."""
+"""Maximum number of topology keys whose domains a profile can declare."""
 
 MOST_DOMAINS: Final = 100
 """Maximum number of declared domains of a topology key."""
@@ -95,7 +95,7 @@ class MissingFields(BaseModel):
         return value
 
     def filled(self, constraint: TopologySpreadConstraint) -> tuple[TopologySpreadConstraint, tuple[str, ...]]:
-        """Return the constraint with the missing fields filled in, and a text for each of them."""
+        """Return the constraint with missing fields filled in, and a text for each field that was filled in."""
         values: dict[str, Any] = {}
         if self.node_affinity_policy and constraint.node_affinity_policy is None:
             values["node_affinity_policy"] = self.node_affinity_policy
@@ -112,8 +112,8 @@ class MissingFields(BaseModel):
 
 
 class Fallback(BaseModel):
-    """Option ``fallback``: a hard constraint becomes soft for a pod that it alone has kept waiting for ``after``
-    seconds.
+    """Option ``fallback``: a hard constraint becomes soft for a pod that, for ``after`` seconds, would have fit on a
+    node without this constraint.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -140,15 +140,14 @@ class Beyond(BaseModel):
     kube-scheduler's.
 
     ``defaults``: values of fields that constraints leave out. ``untoleratedDomains``: with ``Ignore``, domains count
-    for the minimum only if one of their nodes is open for the pod: not cordoned, and without taints that the pod does
-    not tolerate. ``onViolation``: with ``AllowNotWorse``, nodes also pass if the pod does not raise the skew of a
-    violated constraint there. ``fallback``: time after which a hard constraint becomes soft for a waiting pod.
-    ``scaleDown``: with ``Spread``, each pod of a ReplicaSet gets a deletion cost at bind, so that a scale-down keeps
-    the spread. ``rerank``: true to also change the cost of bound pods, so that they close the holes that deleted pods
-    leave.
+    for the minimum only if one of their nodes is open for the pod (see ``RelaxedConstraint``). ``onViolation``: with
+    ``AllowNotWorse``, nodes also pass if the pod does not raise the skew of a violated constraint there. ``fallback``:
+    time after which a hard constraint becomes soft for a waiting pod. ``scaleDown``: with ``Spread``, pods of a
+    ReplicaSet get a deletion cost at bind, so that a scale-down keeps the spread. ``rerank``: true to also change the
+    cost of bound pods, so that they close the holes that deleted pods leave.
 
-    Two options never affect a verdict. ``domains``: domains of a topology key that exist even while they have no node.
-    ``remember``: seconds for which Homeport remembers domains that had nodes.
+    ``domains``: domains of a topology key that exist even while they have no node. ``remember``: seconds for which
+    Homeport remembers domains that had nodes. These two options never affect a verdict.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
@@ -218,7 +217,7 @@ class PodTopologySpreadArgs(PluginArgs):
 
     @property
     def scales_down_spread(self) -> bool:
-        """True if pods get a deletion cost at bind."""
+        """True if pods of a ReplicaSet get a deletion cost at bind."""
         return self.beyond is not None and self.beyond.scale_down == "Spread"
 
     @property

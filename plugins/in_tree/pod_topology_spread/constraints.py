@@ -51,7 +51,7 @@ class Constraint(Struct, frozen=True):
         return replace(self, by_profile=(*self.by_profile, note))
 
     def terms(self) -> tuple[str, ...]:
-        """Return the parameters as texts for ``explain``."""
+        """Return ``maxSkew``, ``minDomains`` if it is above 1, and the notes, as texts for ``explain``."""
         domains = (f"minDomains {self.min_domains}",) if self.min_domains > 1 else ()
         return (f"maxSkew {self.max_skew}", *domains, *self.by_profile)
 

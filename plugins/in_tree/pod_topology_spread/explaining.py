@@ -32,8 +32,9 @@ _MOST_LACKING: Final = 5
 def explained(pod: Pod, state: HardState, soft: Sequence[Constraint], counts: Counts) -> Explanation:
     """Return a table for each constraint, hard ones first, and a sentence for each domain with too many pods.
 
-    Only the first constraints and the fullest domains are shown, to limit the size and the run time. ``limits`` of the
-    result has all domains of the shown hard constraints, and of up to ``_MOST_TABLES`` soft ones.
+    To limit the size and the run time, only the first constraints are shown, with the fullest domains in tables, and
+    with sentences for the first domains by name. ``limits`` of the result has all domains of the shown hard
+    constraints, and of up to ``_MOST_TABLES`` soft ones.
     """
     constraints = state.constraints[:_MOST_TABLES]
     shown_soft = soft[: _MOST_TABLES - len(constraints)]
@@ -130,9 +131,10 @@ def _soft_tables(
 
 
 def _unblock(hard: HardConstraint, domain_limit: DomainLimit) -> Iterator[str]:
-    """Yield a sentence on missing domains, and one for each domain with too many pods.
+    """Yield a sentence on missing domains, and one for each domain with too many pods, up to ``_MOST_SENTENCES``.
 
-    The sentence for a domain says how many pods must leave it, or must be added to domains with fewer pods.
+    The sentence for a domain says how many pods must leave it or, if no domains are missing, must be added to others. A
+    last sentence has the number of the remaining domains with too many pods.
     """
     key, counts = hard.constraint.topology_key, domain_limit.pods
     missing = hard.constraint.min_domains - hard.domains.size()
@@ -152,9 +154,9 @@ def _unblock(hard: HardConstraint, domain_limit: DomainLimit) -> Iterator[str]:
 
 
 def _filled(counts: Mapping[str, int], ordered: Sequence[int], minimum: int) -> str:
-    """Return a text that lists the domains with fewer than ``minimum`` pods, and how many pods each of them lacks.
+    """Return a text that lists domains with fewer than ``minimum`` pods, and how many pods each of them lacks.
 
-    ``ordered``: the sorted counts.
+    At most ``_MOST_LACKING`` domains are listed, and the others are counted. ``ordered``: the sorted counts.
     """
     lacking = ((name, minimum - count) for name, count in counts.items() if count < minimum)
     shown = ", ".join(f"{more} more in {name}" for name, more in islice(lacking, _MOST_LACKING))

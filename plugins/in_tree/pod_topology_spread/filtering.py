@@ -84,7 +84,7 @@ class HardConstraint:
         return self.domains.nodes_by_domain()
 
     def excess(self, domain: str) -> int:
-        """Return how many pods must leave the domain so that the incoming pod fits there, with all others unchanged."""
+        """Return how many pods must leave the domain so that the incoming pod fits there, other domains unchanged."""
         return self.domains.count(domain) - self.limit({})
 
     def terms(self) -> tuple[str, ...]:
@@ -115,7 +115,10 @@ class HardConstraint:
         return SUCCESS if count <= self.limit(self.deltas) else CONSTRAINTS_NOT_MATCH
 
     def evaluate_certain(self, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Like ``evaluate``, for the worst case: binds in flight to this domain succeed, and all others fail."""
+        """Like ``evaluate``, for the worst case: binds in flight to the node's domain succeed, and all others fail.
+
+        ``deltas`` are ignored.
+        """
         value = node.node.labels.get(self.constraint.topology_key)
         if value is None:
             return NODE_LABEL_NOT_MATCH
@@ -201,12 +204,14 @@ HARD: Final[StateKey[HardState]] = StateKey("PreFilterPodTopologySpread")
 
 
 Counted: TypeAlias = Callable[[Counts, Pod, frozenset[str], Constraint], HardConstraint]
-"""Function that adds the counts to a constraint of a pod. The set has the topology keys of all the pod's constraints.
+"""Function that adds the counts to a hard constraint of a pod. The set has the topology keys of all hard constraints of
+the pod.
 """
 
 
 def hard_state(counted: Counted, counts: Counts, pod: Pod, constraints: Sequence[Constraint]) -> HardState:
-    """Create the state for Filter. A node counts for a constraint only if it has the topology keys of all constraints.
+    """Create the state for Filter. A node counts for a constraint only if it has the topology keys of all
+    ``constraints``.
 
     Raises one ``Unprepared`` for all counts that are not cached yet.
     """

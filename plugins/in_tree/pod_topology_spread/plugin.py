@@ -214,8 +214,8 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
     def _plain_constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
         """Return the pod's own hard or soft constraints (``when``), or the default ones if the pod has no constraints.
 
-        The result is empty if the pod has an oversized part that the constraints depend on. Then PreFilter rejects the
-        pod if it has hard constraints, and PreScore skips soft constraints. Raises ``InvalidConstraint``.
+        The result is empty if the pod has an oversized part that the constraints depend on. Then PreScore skips, and
+        PreFilter rejects the pod unless only soft default constraints apply. Raises ``InvalidConstraint``.
         """
         if pod.spec.oversized and self._unread_part(pod, pod.spec.spread or self._defaults):
             return ()
@@ -238,7 +238,10 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return constraints
 
     def _unread(self, pod: Pod) -> str:
-        """Return the name of an oversized part that hard constraints depend on; empty for nearly all pods."""
+        """Return the name of an oversized part that the pod's own constraints (hard or soft) depend on; else empty.
+
+        For a pod without constraints of its own, the hard default constraints are decisive.
+        """
         if not pod.spec.oversized:
             return ""
         hard_defaults = [it for it in self._defaults if it.when_unsatisfiable == DO_NOT_SCHEDULE]
@@ -262,7 +265,7 @@ class RankingPodTopologySpread(PodTopologySpread, ReservePlugin):
         self._reported = Newest[str, None](_MOST_REPORTED)
 
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Add the deletion cost to the Binding, unless the pod already has a valid one."""
+        """Add the deletion cost to the Binding if the pod has a rank, and no valid cost yet. Report an invalid cost."""
         if pod.deletion_cost.value is not None:
             return SUCCESS
         rank = self._ranks.give(pod, node_name, self._every(pod))
@@ -283,7 +286,10 @@ class RankingPodTopologySpread(PodTopologySpread, ReservePlugin):
         return None if rank is None else -rank
 
     def misranked(self) -> Iterator[tuple[Pod, int] | None]:
-        """Yield each pod of the profile whose deletion cost should change, and ``None`` between two ReplicaSets."""
+        """Yield pods of the profile with their new deletion costs, and ``None`` after each ReplicaSet.
+
+        At most one pod is yielded for each domain of a ReplicaSet.
+        """
         for uid in self._ranks.replica_sets():
             pod = self._ranks.newest(uid)
             if pod is not None and self._serves(pod.spec.scheduler_name):

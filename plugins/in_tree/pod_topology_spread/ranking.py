@@ -50,8 +50,9 @@ class Ranks:
         self._sizes: dict[str, tuple[int, int]] = {}
 
     def give(self, pod: Pod, node_name: str, constraints: Iterable[TopologySpreadConstraint]) -> int | None:
-        """Return the rank that the pod gets on the node, and remember it until the watch shows it; ``None`` if it gets
-        none.
+        """Return the rank that the pod gets on the node, and remember it for the time until the watch shows it.
+
+        The result is ``None`` if the pod gets no rank.
         """
         rank = self.rank(pod, node_name, constraints)
         if rank is not None:
@@ -61,8 +62,8 @@ class Ranks:
     def rank(self, pod: Pod, node_name: str, constraints: Iterable[TopologySpreadConstraint]) -> int | None:
         """Return the rank that the pod gets on the node; ``None`` if it gets none.
 
-        Only pods of a ReplicaSet with at most ``MOST_PODS`` pods are ranked, and only if one of their constraints has a
-        topology key with several domains.
+        Only pods of a ReplicaSet with at most ``MOST_PODS`` pods are ranked. One of their constraints must have a
+        topology key that the node has, and that has several domains.
         """
         if pod.owner is None or not is_ranked(pod):
             return None
@@ -87,10 +88,10 @@ class Ranks:
         return min(usable, key=lambda it: (it == HOSTNAME, sizes[it]), default="")
 
     def _free(self, pod: Pod, domain: str, domains: Mapping[str, str], pods: Iterable[Pod]) -> int:
-        """Return the smallest rank that no other pod of the domain has.
+        """Return the smallest rank that no other live pod of the ReplicaSet has in the domain.
 
-        A pod without a rank counts as a pod with the lowest free rank. The controller treats its missing annotation as
-        cost 0, and so removes it last.
+        A pod without a rank counts as a pod with the lowest free rank, because the controller removes it last. Its cost
+        is above 0, or is missing and counts as 0.
         """
         taken: set[int] = set()
         without = 0
@@ -130,7 +131,10 @@ class Ranks:
         return [it for it in holes if it is not None]
 
     def _hole(self, pods: Sequence[Pod]) -> tuple[Pod, int] | None:
-        """Return the pod of a domain that should get another rank, and this rank; ``None`` if there is no hole."""
+        """Return the pod of a domain that should get another rank, and this rank.
+
+        The result is ``None`` if there is no hole, or if only pods in flight could close it.
+        """
         own = [it for it in pods if (it.deletion_cost.value or 0) <= 0]
         wanted = range(len(pods) - len(own), len(pods))
         holders: dict[int, Pod] = {}
@@ -150,7 +154,7 @@ class Ranks:
         return pod.deletion_cost.value is None and self._given.get(pod.uid, ("",))[0] == pod.node_name
 
     def _rank_of(self, pod: Pod) -> int | None:
-        """Return the pod's rank; ``None`` for a pod without an annotation, or with a cost above 0."""
+        """Return the pod's rank, from its annotation or from ``give``; ``None`` if it has none, or a cost above 0."""
         lifecycle = pod.lifecycle
         cost = None if lifecycle is None or lifecycle.cost is None else lifecycle.cost.value
         if cost is not None:

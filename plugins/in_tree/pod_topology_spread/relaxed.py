@@ -18,7 +18,8 @@ from plugins.in_tree.pod_topology_spread.filtering import Counted, HardConstrain
 class Relaxation(Struct, frozen=True):
     """Rules that let more nodes pass than kube-scheduler does.
 
-    ``ignores_untolerated``: the minimum is taken over the domains with an open node (see ``RelaxedConstraint``).
+    ``ignores_untolerated``: the minimum is taken over the domains with an open node (see ``RelaxedConstraint``), or
+    over all domains if none has one.
     ``allows_not_worse``: a node also passes if the pod does not raise the skew of a violated constraint.
     """
 
@@ -47,10 +48,11 @@ def counted_by(beyond: Beyond | None) -> Counted:
 
 @final
 class RelaxedConstraint(HardConstraint):
-    """Hard constraint under a ``Relaxation``. ``open_domains``: the counts, only for nodes that are open for the pod.
+    """Hard constraint under a ``Relaxation``. ``open_domains``: the counts, only for nodes that are open for the pod;
+    equal to ``domains`` without ``ignores_untolerated``.
 
-    A node is open if it is not cordoned, and the pod tolerates its NoSchedule and NoExecute taints. Only the names of
-    the open domains are used. The pods of a domain are counted on all of its nodes.
+    A node is open if the pod tolerates its NoSchedule and NoExecute taints, and, on a cordoned node, the taint of a
+    cordon. Only the names of the open domains are used. The pods of a domain are counted on all of its nodes.
     """
 
     __slots__ = ("open_domains", "relaxation")
@@ -79,9 +81,9 @@ class RelaxedConstraint(HardConstraint):
     def limit(self, deltas: Mapping[str, int]) -> int:
         """Return the largest number of pods that a domain can have so that the incoming pod still fits there.
 
-        Under ``allows_not_worse``, a domain can always grow to the size of the largest one. This changes the limit only
-        if the skew is above ``maxSkew``. If a pod leaves another domain, both extremes fall or stay equal. So the worst
-        case of ``evaluate_certain`` is the same as for ``HardConstraint``.
+        Under ``allows_not_worse``, a domain can always grow to the size of the largest open one. This changes the limit
+        only if the skew is above ``maxSkew``. If a pod leaves another domain, both extremes fall or stay equal. So the
+        worst case of ``evaluate_certain`` is the same as for ``HardConstraint``.
         """
         lowest, highest = self._extremes(deltas)
         limit = self.constraint.max_skew + (0 if self.lacks_domains else lowest)

@@ -73,7 +73,10 @@ class SoftState:
         return self
 
     def raw_scores(self, names: Sequence[str]) -> ScoreClasses:
-        """Return the raw scores; the lowest is the best. Nodes with equal credit keys form one class."""
+        """Return the raw scores; the lowest is the best, except for ``IGNORED`` nodes.
+
+        Nodes with equal credit keys form one class.
+        """
         if self.ignored:
             return self._with_ignored(names)
         if names is self.names and len(self.constraints) == 1:

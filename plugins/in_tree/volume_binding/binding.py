@@ -53,7 +53,8 @@ class _NodeEvaluation(Struct, frozen=True):
 class VolumeBinder:
     """Delays the bind of a pod until its claims have volumes.
 
-    ``evaluation`` returns the evaluation of a pod's claims, or raises ``NoNodeFits``. ``timeout`` is in seconds.
+    ``evaluation`` returns the evaluation of a pod's claims, or raises ``NoNodeFits`` or ``Unprepared``. ``timeout`` is
+    in seconds.
     """
 
     def __init__(self, handle: Handle, evaluation: Callable[[Pod], ClaimsEvaluation], timeout: float) -> None:
@@ -73,7 +74,8 @@ class VolumeBinder:
             return False
 
     async def wait_until_bound(self, pod: Pod, node_name: str, deadline: float) -> Status:
-        """Wait until all claims are bound to volumes that the node can use.
+        """Trigger the provisioning of missing volumes, and wait until all claims are bound to volumes that the node can
+        use.
 
         ``deadline``: latest end of the bind, on the handle's clock. Returns success, or the reason why the pod cannot
         be bound.
@@ -120,10 +122,11 @@ class VolumeBinder:
     ) -> Status | None:
         """Trigger the provisioning of missing volumes by annotating their claims with the node.
 
-        Claims are not annotated while one of them must be bound to an existing volume. A returned status ends the bind.
+        Claims are not annotated while a claim must be bound to an existing volume that is not reserved for it. A
+        returned status ends the bind.
 
-        ``annotated``: names of claims that have the selected-node annotation. ``patient``: true if another component
-        might still bind claims to existing volumes.
+        ``annotated``: names of claims that have the selected-node annotation; this adds to them. ``patient``: true if
+        another component might still bind claims to existing volumes.
         """
         if any(it.claim is None for it in pod_volumes.static_bindings.values()):
             return None if patient else unschedulable(REASON_NOT_BOUND)
@@ -135,7 +138,9 @@ class VolumeBinder:
     async def _select_node(
         self, claims: Sequence[PersistentVolumeClaim], node_name: str, annotated: set[str]
     ) -> Status | None:
-        """Annotate the claims with the selected node. A returned status ends the bind."""
+        """Annotate the claims with the selected node, and add their names to ``annotated``. A returned status ends the
+        bind.
+        """
         for claim in claims:
             try:
                 await self._writer.annotate(PERSISTENT_VOLUME_CLAIMS, claim, {SELECTED_NODE: node_name})

@@ -48,7 +48,7 @@ class CapacityIndex:
         """Return the size in bytes of the largest volume that the class's driver can provision for a node.
 
         The size is ``UNLIMITED`` if the driver does not publish CSIStorageCapacity objects, and ``NOTHING`` if none of
-        them applies to the node.
+        them has a size and applies to the node.
         """
         index = self._of(storage_class)
         if index is None:

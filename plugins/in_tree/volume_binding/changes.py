@@ -55,7 +55,7 @@ class ClassChanges:
         return changes[-1].number if changes else self._restarted
 
     def since(self, class_name: str, number: int) -> Sequence[ClassChange] | None:
-        """Return the changes of a class after ``number``; ``None`` if some of them are no longer stored."""
+        """Return the changes of a class after ``number``; ``None`` if some of them might no longer be stored."""
         changes: Sequence[ClassChange] = self._of_class.get(class_name, ())
         is_cut = len(changes) == _MAX_CHANGES_PER_CLASS and changes[0].number > number
         if number < self._restarted or is_cut:

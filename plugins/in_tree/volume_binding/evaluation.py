@@ -50,7 +50,7 @@ MAX_STEPS_PER_EVALUATION: Final = 4_000
 """Number of steps (about 5 ms) after which an evaluation raises ``Unprepared``, so that other requests can run."""
 
 MAX_STEPS_PER_NODE: Final = 1 << 17
-"""Maximum number of steps for one node, about 0.1 s.
+"""Maximum number of steps for one node, about 0.1 s; for the bound and for the waiting claims each.
 
 256 claims and 10,000 free volumes that every node can use take a fifth of these steps.
 """
@@ -182,7 +182,7 @@ class ClaimsEvaluation:
         self._stamp_at_begin = self._stamp()
 
     def is_current(self) -> bool:
-        """Return true if no volume or CSIStorageCapacity object of the claims' classes has changed since this
+        """Return true if no volume or CSIStorageCapacity object of the waiting claims' classes has changed since this
         evaluation was created.
         """
         return self._seen_numbers == self._current_numbers()
@@ -206,7 +206,7 @@ class ClaimsEvaluation:
         return [changes.number(name) for changes, name in self._watched]
 
     def changed_topologies(self) -> Mapping[str, Collection[str]] | None:
-        """Return the labels and values of nodes that changes affect; ``None`` if the changes might affect any node."""
+        """Return label values by key: changes affect only nodes with one of them; ``None`` if they might affect any."""
         topologies: dict[str, set[str]] = {}
         if isinstance(self._results.get(_MATCHES), Exception):
             return None
@@ -283,7 +283,7 @@ class ClaimsEvaluation:
                 raise Unprepared(self._precompute(parts, (node, *others)))
 
     def _precompute(self, parts: Callable[[NodeInfo], Iterable[_Part]], nodes: Iterable[NodeInfo]) -> Iterator[None]:
-        """Compute the parts for the next evaluation, until anything that they depend on changes."""
+        """Compute the parts for the next evaluation, until ``stamp`` changes."""
         taken = 0
         for node in nodes:
             for steps in chain((_STEPS_PER_NODE,), self._steps(parts(node))):
@@ -367,7 +367,7 @@ class ClaimsEvaluation:
     # Bound claims.
 
     def _find_bound(self) -> Work[str]:
-        """Find and store the volumes of bound claims, one for each distinct node affinity."""
+        """Find and store the volumes of bound claims, without those that ``_distinct`` omits."""
         volumes: list[BoundVolume | None] = []
         for claim in once(self._claims_bound):
             volume = self._objects.get(PERSISTENT_VOLUMES, "", claim.volume_name)
@@ -570,7 +570,7 @@ def _for_node(bound: BoundVolume, migrated: Collection[str]) -> LocatedVolume:
 
 
 def _distinct(volumes: Iterable[BoundVolume | None]) -> list[BoundVolume | None]:
-    """Return one volume for each distinct node affinity, and ``None`` once if a volume is missing.
+    """Return one volume for each distinct node affinity and in-tree driver, and ``None`` once if a volume is missing.
 
     Volumes that every node can use are omitted, except those of in-tree drivers.
     """

@@ -19,7 +19,7 @@ from plugins.in_tree.volume_binding.label_index import LabelIndex, Topology
 T = TypeVar("T")
 _BYTES_PER_REQUIREMENT: Final = 200
 _BYTES_PER_VALUE: Final = 70
-"""Estimated sizes of a requirement of a selector and of each of its values."""
+"""Estimated sizes in bytes of a requirement of a selector and of each of its values."""
 
 
 _MAX_REPLAYED_CHANGES: Final = 1024
@@ -157,7 +157,7 @@ class FreeVolumes:
         return int.from_bytes(bits, "little")
 
     def selected(self, selector: Selector | None, min_rank: Rank) -> Work[int]:
-        """Return the set of volumes that a selector selects and whose rank is at least ``min_rank``."""
+        """Return the set of volumes that a selector selects (``None``: all) and whose rank is at least ``min_rank``."""
         start = bisect_left(self._ranks, min_rank)
         if selector is None:
             return (1 << len(self)) - (1 << start)
@@ -222,7 +222,7 @@ def _matcher_of(selector: Selector) -> NodeMatcher:
 
 
 def parts_of(selector: Selector) -> int:
-    """Return the size of a selector: 1 for each requirement, plus 1 for every ``PARTS_PER_STEP`` values."""
+    """Return the size of a selector: 1 for each requirement, plus 1 for every ``PARTS_PER_STEP`` of its values."""
     return sum(1 + len(it.values) // PARTS_PER_STEP for it in selector.requirements)
 
 

@@ -97,7 +97,7 @@ class LabelIndex(Generic[T]):
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
         """Yield the objects that a node with these labels might be able to use, in any order.
 
-        The caller must check each object. An object with several topologies can be yielded twice.
+        The caller must check each object. An object with several topologies can be yielded more than once.
         """
         yield from self._anywhere.values()
         for key, of_key in self._at.items():

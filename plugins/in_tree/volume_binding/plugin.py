@@ -124,7 +124,7 @@ class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScoreP
     def _evaluation(self, pod: Pod) -> ClaimsEvaluation:
         """Return the evaluation of the pod's claims: the cached one if it is still valid, else a new one.
 
-        Raises ``NoNodeFits`` or ``Unprepared``.
+        Raises ``Unprepared`` and the errors of ``pod_volume_claims``.
         """
         claims = pod_volume_claims(self._objects, pod)
         if claims.waiting:
@@ -146,12 +146,12 @@ class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScoreP
         return evaluation
 
     def _inputs(self, claims: PodVolumeClaims) -> tuple[Any, ...]:
-        """Return all inputs of the evaluation, except nodes, free volumes and CSIStorageCapacity objects."""
+        """Return all inputs of the evaluation, except nodes, CSIStorageCapacity objects, and volumes to be bound."""
         volumes = [self._objects.get(PERSISTENT_VOLUMES, "", it.volume_name) for it in claims.bound]
         return claims, volumes, [self._objects.version(it) for it in (STORAGE_CLASSES, CSI_DRIVERS, CSI_NODES)]
 
     def _stamp(self, namespace: str) -> Hashable:
-        """Return a key that changes whenever anything that evaluations depend on might have changed."""
+        """Return a key that changes whenever anything that evaluations depend on, except nodes, might have changed."""
         claims = self._objects.version(PERSISTENT_VOLUME_CLAIMS, namespace)
         return (claims, *(self._objects.version(it) for it in (*SUPPLY_KINDS, STORAGE_CLASSES, CSI_NODES)))
 

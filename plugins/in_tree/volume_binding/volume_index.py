@@ -53,7 +53,7 @@ class InvalidClaimSelector(Exception):
 class VolumeRequirements(Struct, frozen=True):
     """Requirements of a claim on a free volume. Claims with equal requirements share the matching volumes.
 
-    ``min_rank``: rank of the smallest volume that is large enough.
+    ``min_rank``: lower limit of the ranks of volumes that are large enough.
     """
 
     class_name: str
@@ -71,7 +71,7 @@ class VolumeRequirements(Struct, frozen=True):
 
 
 class MatchingVolumes(Struct, frozen=True, eq=False):
-    """Volumes that match a claim on some node.
+    """Volumes that match a claim; their node affinity is not checked.
 
     ``reserved``: volumes whose claimRef names the claim. ``free``: (group, set of positions) of free volumes.
     """
@@ -112,14 +112,17 @@ class VolumeIndex:
         self._following.catch_up()
 
     def reserved_for(self, claim: PersistentVolumeClaim, min_rank: Rank) -> Sequence[LocatedVolume]:
-        """Return the volumes reserved for the claim that meet its requirements, the smallest first."""
+        """Return the volumes reserved for the claim, with at least ``min_rank``, the smallest first.
+
+        StorageClass, VolumeAttributesClass and volume mode match; access modes and labels are not checked.
+        """
         by_name = self._reserved.get((claim.class_name, claim.namespace, claim.name), {})
         fit = (it for it in by_name.values() if it.rank >= min_rank and _is_for(it.located.volume, claim))
         return [it.located for it in sorted(fit, key=attrgetter("rank"))]
 
     def groups(self, required: VolumeRequirements) -> Sequence[FreeVolumes]:
-        """Return the groups of free volumes with the required class and modes. Sizes and labels of the volumes are not
-        checked.
+        """Return the groups of free volumes with the required classes and modes. Sizes and labels of the volumes are
+        not checked.
         """
         mode_and_class = (required.volume_mode, required.attributes_class)
         groups = self._free.get(required.class_name, {})
@@ -226,4 +229,4 @@ def smallest_first(claims: Iterable[PersistentVolumeClaim]) -> list[PersistentVo
 
 
 SUPPLY_KINDS: Final[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUMES, CSI_DRIVERS, CSI_STORAGE_CAPACITIES)
-"""Kinds of the objects that determine which volumes claims can get."""
+"""Kinds of the objects, besides StorageClasses, that determine which volumes claims can get."""
