@@ -353,11 +353,15 @@ class HomeportService:
         )
 
     def _is_sample(self, names: int) -> bool:
+        """Like ``_can_be_sample``; false if the sampling guard is off."""
+        return self._settings.sampling_guard and self._can_be_sample(names)
+
+    def _can_be_sample(self, names: int) -> bool:
         """Return true if a filter request with this number of node names can be a sample of the feasible nodes.
 
-        A sample can lack nodes that pass the in-tree filters. Return false if the sampling guard is off."""
-        settings = self._settings
-        return settings.sampling_guard and settings.smallest_sample <= names < len(self._cluster.nodes)
+        A sample can lack nodes that pass the in-tree filters.
+        """
+        return self._settings.smallest_sample <= names < len(self._cluster.nodes)
 
     def _recounted(self, differs: bool) -> None:
         self._metrics.snapshot_checks.labels("different" if differs else "consistent").inc()
@@ -393,7 +397,7 @@ class HomeportService:
             Evictor(live.client, self._cluster, self._leadership.may_write, live.post_seconds),
             live.catch_up,
             self._stays,
-            self._is_sample,
+            self._can_be_sample,
             monotonic,
             self._metrics,
             self._events,
