@@ -278,7 +278,7 @@ class HomeScan:
         self._objects = objects
 
     def __call__(self) -> Iterator[HomeEntry | None]:
-        """Yield each home, and each owner with only a pod; ``None`` after short steps. Objects can change meanwhile."""
+        """Yield each home, and each owner with only a pod; ``None`` after short steps. Raises ``Unreadable``."""
         seen: dict[Slot, HomeEntry] = {}
         for pod in in_steps(self._owners.pods()):
             if pod is None:

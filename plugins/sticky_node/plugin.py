@@ -251,7 +251,7 @@ class StickyNode(
         return self._basis(pod, self._decision(owner, pod)) if isinstance(owner, Owner) else str(owner)
 
     def _basis(self, pod: Pod, decision: Decision) -> Hashable:
-        """Return the verdict of the decision, and true if the attempt to nominate the pod to a soft home is over."""
+        """Return the decision's verdict, and true if the attempt to nominate the pod to its soft home is over."""
         is_tried = decision.action is Action.TRY_HOME and self._attempts.is_over(pod.uid, decision.home)
         return (decision.verdict, is_tried)
 

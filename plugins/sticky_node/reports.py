@@ -188,7 +188,10 @@ class Listing:
         self._serves = handle.profile.serves
 
     def homes(self) -> Iterator[Home | None]:
-        """Yield all homes, also remembered ones, and owners with only a pod; ``None`` after each short step."""
+        """Yield all homes, also remembered ones, and owners with only a pod; ``None`` after each short step.
+
+        Raises ``Unreadable`` if a Home object cannot be decoded.
+        """
         for entry in self._scan():
             yield None if entry is None else self._home(entry, self._described(entry))
         for entry in self._scan.remembered():
