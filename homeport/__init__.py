@@ -1,8 +1,9 @@
 """Entry point: check that ``app`` and ``plugins`` are Homeport's own packages, then start the command line.
 
 The package names ``app`` and ``plugins`` are common: a folder on ``PYTHONPATH`` or another distribution can contain a
-package of the same name, which Python would import instead. Such a package must not make scheduling decisions. So the
-locations of both packages are compared with the record of the installed distribution before any of their code runs.
+package of the same name, which Python would import instead. Such a package must not make scheduling decisions. So
+before any of their code runs, the locations of both packages, and the recorded hashes of their ``__init__.py``, are
+checked against the installed distribution. If none is installed, both must be beside ``homeport``.
 ``homeport`` itself is not checked, because a package that shadows it also replaces this check.
 
 Authors of plugins import ``homeport.plugin`` and, in tests, ``homeport.testing``. Both modules call
@@ -210,7 +211,7 @@ def _shadow(folder: Path) -> tuple[str, str]:
 
 
 def _path_entry(folder: Path) -> str:
-    """Return the entry of ``sys.path`` that is the folder, as text for the user."""
+    """Return the entry of ``sys.path`` that is the folder, or an import hook if there is none, as text for the user."""
     for position, entry in enumerate(sys.path):
         if Path(entry).resolve() == folder.resolve():
             return f"sys.path[{position}] = {entry!r}"

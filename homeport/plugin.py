@@ -1,8 +1,8 @@
 """Contract between Homeport and a plugin: import everything that a plugin needs from here.
 
-The contract consists of the names in ``__all__``, which ``docs/plugins/reference.md`` describes. The packages ``app``
-and ``plugins`` are internal and can change at any time. Importing this module raises ``ImportError`` if Python would
-import a package ``app`` or ``plugins`` that is not Homeport's own.
+The contract consists of the names in ``__all__`` here and in ``homeport.testing``, which ``docs/plugins/reference.md``
+describes. The packages ``app`` and ``plugins`` are internal and can change at any time. Importing this module raises
+``ImportError`` unless Python would import Homeport's own packages ``app`` and ``plugins``.
 """
 
 from __future__ import annotations

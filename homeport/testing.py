@@ -57,10 +57,10 @@ _CODES: Final = {code.word: code for code in Code}
 class PluginVerdict(Struct, frozen=True):
     """Verdict of one plugin on one pod.
 
-    ``pre_filter``: status of the plugin's preFilter; Success if the plugin skips, or has no preFilter. With another
-    status, ``filter`` and ``score`` are empty. ``filter``: status by node; Error if the plugin raised an exception.
-    ``score``: normalized score (0 to 100) of each passing node, not multiplied by a weight. ``score`` is empty if the
-    plugin does not score, or if its filter raised an exception.
+    ``pre_filter``: status of the plugin's preFilter; Success if the plugin skips, or has no preFilter; a rejection if
+    the cluster has no nodes. Unless it is Success, ``filter`` and ``score`` are empty. ``filter``: status by node;
+    Error if the plugin raised an exception. ``score``: normalized score (0 to 100) of each passing node, not multiplied
+    by a weight. ``score`` is empty if the plugin does not score, or if its filter raised an exception.
     """
 
     pre_filter: Status
@@ -134,12 +134,13 @@ def run_plugin(
     """Run a plugin alone, from preFilter to score, for one pending pod and every node.
 
     ``cluster``: YAML manifests of all objects, in the form of ``kubectl get -o yaml``. ``apiVersion`` defaults to
-    ``v1``, and a pod's namespace to ``default``; UIDs can be omitted. ``pod``: name of the pod to evaluate. It can be
-    omitted if exactly one pod has no ``spec.nodeName``. ``args``: the plugin's arguments, in the form of a profile's
-    ``pluginConfig``.
+    ``v1``, and a pod's namespace to ``default``; UIDs can be omitted. ``pod``: name or ``namespace/name`` of a pod
+    without ``spec.nodeName``. It can be omitted if there is only one such pod. ``args``: the plugin's arguments, in the
+    form of a profile's ``pluginConfig``.
 
-    Raises ``ValueError`` for manifests, arguments or a plugin that Homeport would refuse at start. Raises
-    ``PluginError`` if the plugin fails in preScore or score, or returns a score outside 0 to 100.
+    Raises ``ValueError`` for manifests, arguments or a plugin that Homeport would refuse at start, and if ``pod`` does
+    not select exactly one pod. Raises ``PluginError`` if the plugin fails in preScore or score, or returns a score
+    outside 0 to 100.
     """
     registry = Registry([*SHIPPED, spec], {})
     (profile,) = resolve([Profile.model_validate(_profile(spec, args))], registry)
@@ -176,8 +177,7 @@ def _objects(cluster: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _waiting_pod(cache: Cluster, name: str) -> Pod:
-    """Return the only pod without a node whose name or ``namespace/name`` is ``name``; for an empty ``name``, the only
-    pod without a node.
+    """Return the only pod without a node. ``name``: name or ``namespace/name`` of the pods that count; empty for all.
 
     Raises ``ValueError`` if there is no such pod, or more than one.
     """

@@ -75,10 +75,11 @@ class OwnerRule(KindName):
     ``through``: controllers between the pod and the owner, nearest to the pod first. ``perOrdinal``: each pod has its
     own home, identified by its index or by the number at the end of its name. ``policy``: overrides the plugin's
     policy. ``remember``: ``name`` if an owner recreated under the same name keeps the home, ``uid`` if it does not. The
-    default is ``name`` for KubeVirt's kinds and for the ordinals of a StatefulSet.
+    default is ``name`` for kinds of the API group ``kubevirt.io`` and for a StatefulSet with ``perOrdinal``, else
+    ``uid``.
 
-    A PersistentVolumeClaim keeps the home of the pods that use it. Its rule has a ``selector``, which selects claims by
-    their labels, and no controllers. Rules for other kinds have no ``selector``.
+    A PersistentVolumeClaim keeps the home of the pods that use it. Its rule must have a ``selector``, which selects
+    claims by their labels, and neither ``through`` nor ``perOrdinal``. Rules for other kinds must have no ``selector``.
     """
 
     through: tuple[KindName, ...] = ()
@@ -222,7 +223,7 @@ class StickyNodeArgs(PluginArgs):
 
     @model_validator(mode="after")
     def _each_keeper_alike(self) -> Self:
-        """Require that all rules for one kind have equal ``policy``, ``perOrdinal`` and ``remember``.
+        """Require that all rules for one kind have equal ``policy``, ``per_ordinal`` and ``by_name``.
 
         Otherwise a background task could not choose: it knows only an owner's kind, not the rule that found the owner.
         """

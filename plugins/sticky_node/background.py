@@ -30,7 +30,7 @@ STEP_SECONDS: Final = 0.001
 """Seconds of work after which a task yields. It first finishes the current item."""
 
 TICK_SECONDS: Final = 0.25
-"""Interval at which a background task checks for work."""
+"""Seconds that a background task sleeps before it checks for work again, and time limit of its writes in between."""
 
 LOOK_SECONDS: Final = 1.0
 """Minimum time between two comparisons of all owners, or of all waiting pods."""
@@ -39,7 +39,7 @@ Item = TypeVar("Item")
 
 
 class Steps:
-    """Lets other tasks run: await an instance after each item. It yields only after ``STEP_SECONDS`` of work."""
+    """Lets other tasks run: await an instance once per item. It yields unless it yielded within ``STEP_SECONDS``."""
 
     def __init__(self, sleep: Sleep) -> None:
         self._sleep = sleep
@@ -52,7 +52,7 @@ class Steps:
 
 
 def in_steps(items: Iterable[Item | None]) -> Iterator[Item | None]:
-    """Yield the items that are not ``None``, and ``None`` after every ``_STEP`` items so that the caller can pause."""
+    """Yield the items that are not ``None``, and one ``None`` per ``_STEP`` items so that the caller can pause."""
     for number, item in enumerate(items):
         if number % _STEP == _STEP - 1:
             yield None
@@ -70,19 +70,19 @@ class ObjectSource(Protocol):
 
 
 class ResumableIteration(Generic[T]):
-    """Iteration over all objects of some kinds. If one stops early, the next one resumes at the same object."""
+    """Iterates over all objects of some kinds. If one stops early, the next one starts at the object yielded last."""
 
     def __init__(self, objects: ObjectSource, kinds: Iterable[Kind[T]], settled: dict[str, Any]) -> None:
-        """``settled``: results by UID; entries of deleted objects are removed after a complete iteration."""
+        """``settled``: the caller's results by UID. A complete iteration removes those of objects not yielded."""
         self._objects = objects
         self._kinds = tuple(kinds)
         self._settled = settled
         self._at = ""
 
     def __iter__(self) -> Iterator[tuple[Kind[T], T | None]]:
-        """Yield each object once, in its current version.
+        """Yield each object once with its kind, in its current version.
 
-        ``None`` is yielded for each skipped object, because skipping many objects takes time, too.
+        For each skipped object, (kind, ``None``) is yielded, because skipping many objects takes time, too.
         """
         first = self._at
         is_there = not first
@@ -117,7 +117,7 @@ _MOST_REFUSED: Final = 5
 """Maximum number of failed writes in one phase of a round, because further writes would probably fail, too."""
 
 _MOST_OF_ONE: Final = 5
-"""Maximum number of writes to one object within ``_WITHIN_SECONDS``, in case another client reverts each of them."""
+"""Maximum number of writes with one key within ``_WITHIN_SECONDS``, in case another client reverts each of them."""
 
 _WITHIN_SECONDS: Final = 60.0
 _SHORTEST_REST: Final = 60.0
@@ -133,28 +133,28 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class WriteBudgetExhausted(Exception):  # not an error
-    """The current phase of a round has used up its writes, or too many failed. The next round continues."""
+    """The current phase of a round has used up its writes, or too many failed. The next round continues the phase."""
 
 
 class _Backoff(Struct):
-    """Back-off of an object. ``seconds``: its length. ``until``: its end on the monotonic clock."""
+    """Back-off of a key. ``seconds``: its length. ``until``: its end on the monotonic clock."""
 
     seconds: float
     until: float
 
 
 class _WriteCount(Struct):
-    """Number of writes to one object since ``since``, on the monotonic clock."""
+    """Number of writes with one key since ``since`` (time on the monotonic clock)."""
 
     since: float
     writes: int = 0
 
 
 class WriteBudget:
-    """Limits writes per round and per object, and backs off from objects whose writes fail.
-
-    Methods that write return true if nothing is left to do for the object. They raise ``WriteBudgetExhausted`` once the
-    current phase has used up its writes, and at its fifth failure (``_MOST_REFUSED``).
+    """Limits writes per phase of a round and per key, and backs off from a key whose write fails. A key stands for an
+    object, or for one home of it. Methods that write return true if nothing is left to do for the key. They raise
+    ``WriteBudgetExhausted`` once the current phase has used up its writes, and at its fifth failure
+    (``_MOST_REFUSED``).
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -179,7 +179,7 @@ class WriteBudget:
         self._of_part = self._refused = 0
 
     def end(self) -> None:
-        """End a complete round. Once the last failed object is forgotten, the next failure is logged again."""
+        """End a complete round. If no back-off is left, the next failure is logged even if its cause is the same."""
         if not self._backoffs:
             self._causes.clear()
 
@@ -188,18 +188,18 @@ class WriteBudget:
         return self._clock() >= self._remembers_from
 
     async def of_owner(self, key: str, work: Callable[[], Awaitable[bool | None]]) -> bool:
-        """Perform one write to an owner, unless the owner is in back-off or was written too often (``_MOST_OF_ONE``).
+        """Perform one write to an owner, unless the key is in back-off or was written too often (``_MOST_OF_ONE``).
 
         The back-off takes a minute after a rejected write, two seconds after one without an answer, and doubles with
-        each further failure. A repeated cause is not logged. ``key``: the object's UID, followed by the slot if the
-        write concerns only one home. ``work`` returns ``False`` if something is left to do.
+        each further failure, up to 16 minutes. A repeated cause is not logged. ``key``: the object's UID, followed by
+        the slot if the write concerns only one home. ``work`` writes; it returns ``False`` if something is left to do.
         """
         return await self._try(key, work, of_memory=False)
 
     async def of_memory(self, key: str, work: Callable[[], Awaitable[None]]) -> bool:
-        """Perform one write of a Home object. Its failures do not affect writes to owners. ``key``: namespace and name.
+        """Perform one write of a Home object, with a back-off and a count of its own. ``key``: ``namespace/name``.
 
-        If the API server does not serve the kind, no Home is written for a minute.
+        If the API server does not serve the kind, no Home is written for a minute, and the result is ``False``.
         """
         if not self.may_remember():
             return False
@@ -278,7 +278,7 @@ class HomeScan:
         self._objects = objects
 
     def __call__(self) -> Iterator[HomeEntry | None]:
-        """Yield each home, and each owner with only a pod; ``None`` after short steps. Pods and owners can change."""
+        """Yield each home, and each owner with only a pod; ``None`` after short steps. Raises ``Unreadable``."""
         seen: dict[Slot, HomeEntry] = {}
         for pod in in_steps(self._owners.pods()):
             if pod is None:
@@ -297,7 +297,7 @@ class HomeScan:
             yield None if entry is None else replace(entry, home=recorded_home(entry.owner))
 
     def remembered(self) -> Iterator[HomeEntry | None]:
-        """Yield the homes whose owners no longer exist, and ``None`` after each short step."""
+        """Yield the remembered homes whose owners no longer exist, and ``None`` after each short step."""
         for home in in_steps(self._objects.every(HOMES) if self._owners.remembers() else ()):
             if home is None:
                 yield None

@@ -1,6 +1,6 @@
 """Events about homes, and log lines about their states, refusals and edits.
 
-For homes that Homeport writes, the callers in ``recorder`` and ``reconciler`` write the log lines.
+For homes that Homeport writes or removes, the callers in ``recorder`` and ``reconciler`` write the log lines.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _REMEMBERING: Final = "Remembering"
 
 
 def made(events: EventRecorder, owner: Owner, claim: Claim) -> None:
-    """Report a home that Homeport wrote. The Event's reason depends on the source of the claim."""
+    """Report a home that Homeport wrote for a claim. The Event's reason depends on the claim."""
     reason, action, why = "HomeMade", _BINDING, f"{claim.pod} was bound there first"
     if claim.by is ClaimSource.MIGRATION:
         reason, action, why = "HomeFollowed", _FOLLOWING, f"{claim.pod} migrated there from {readable(claim.replaces)}"
@@ -76,7 +76,7 @@ def remembered(events: EventRecorder, owner: Owner, home: str) -> None:
 
 
 def overridden(events: EventRecorder, owner: Owner, claim: Claim, home: str) -> None:
-    """Report that a user wrote another home while the pod was being bound."""
+    """Report that a user wrote another home before the pod's claim was recorded."""
     note = f"{claim.pod} runs on {claim.node}; the home stays {readable(home)}, which was written meanwhile"
     _about(events, owner, Reference.to_pod(claim.pod), "Warning", "HomeOverridden", _BINDING, note)
 
@@ -90,10 +90,11 @@ def not_recorded(events: EventRecorder, owner: Owner, claim: Claim, cause: str) 
 def state_changed(
     events: EventRecorder, owner: Owner, home: str, home_state: HomeState, *, before: State, is_given: bool
 ) -> None:
-    """Report the state of a home by a log line and an Event, if it differs from ``before``. The state depends only on
-    the node.
+    """Report the state of a home by a log line and an Event, if it differs from ``before``. ``NONE`` is not reported,
+    nor is ``USABLE`` after ``NONE``.
 
-    ``is_given``: true if the home is new or was moved. If its node does not exist, a user wrote the home by mistake.
+    ``home_state``: derived only from the node. ``is_given``: true if the home is new or was moved. If the node of such
+    a home does not exist, the report asks users to correct or remove the home.
     """
     machine, node, state = str(owner), readable(home), home_state.state
     if state in (before, State.NONE) or (state is State.USABLE and before is State.NONE):
@@ -182,7 +183,7 @@ def edited(
 ) -> None:
     """Emit the Event for a home that was set, moved or removed by someone other than Homeport.
 
-    ``ordinal``: the ordinal as text; empty for an owner with one home.
+    ``ordinal``: the words " of ordinal 3", which follow "the home"; empty for an owner with one home.
     """
     old, new = readable(was), readable(now)
     if not was:
@@ -221,9 +222,8 @@ MOST_REPORTED: Final = 50
 def report_edits(
     kind: Kind[AnnotatedObject], old: AnnotatedObject, new: AnnotatedObject, recorder: EventRecorder
 ) -> None:
-    """Log a line and emit an Event for each home of the object that was set, moved or removed.
-
-    At most ``MOST_REPORTED`` homes are reported.
+    """Log a line and emit an Event for each home of the object that was set, moved or removed. Homes that Homeport
+    wrote are left out. At most ``MOST_REPORTED`` homes are reported.
     """
     if kind in _WITHOUT_ANNOTATIONS or old.annotations == new.annotations:
         return
@@ -265,13 +265,13 @@ _MOST_REASONS: Final = 4
 """Maximum number of reasons in a text."""
 
 _LONGEST_REASON: Final = 160
-"""Maximum length of a reason, in characters."""
+"""Maximum length of a reason that is not shortened, in characters."""
 
 
 def reasons_text(reasons: Sequence[str]) -> str:
     """Return the first few reasons on one line.
 
-    Unprintable and overlong reasons are quoted, because reasons can contain resource names chosen by tenants.
+    Unprintable and overlong reasons are quoted and cut, because reasons can contain resource names chosen by tenants.
     """
     texts = [it if it.isprintable() and len(it) <= _LONGEST_REASON else shown(it) for it in reasons[:_MOST_REASONS]]
     more = len(reasons) - len(texts)
@@ -279,7 +279,7 @@ def reasons_text(reasons: Sequence[str]) -> str:
 
 
 class OwnedHome(Struct, frozen=True):
-    """Home as last evaluated. ``home_state``: derived only from the node; ``NONE`` if the policy is ``off``."""
+    """Home as last evaluated. ``home_state``: derived only from ``node``; ``NONE`` while the policy ``off`` applies."""
 
     owner: Owner
     node: str
@@ -303,10 +303,10 @@ class StateReporter:
         self._unwritten.pop(slot, None)
 
     def written(self, obj: AnnotatedObject, homes: HomesBySlot, given: Collection[str]) -> None:
-        """Report the changes of an owner's homes after a write.
+        """Report the changed states of an owner's homes after a write.
 
         Each state is compared with the last one that was reported but not written, else with the annotation on ``obj``,
-        the owner as it was before the write. ``given``: slots with new or moved homes.
+        the owner before the write. No valid annotation means ``USABLE``. ``given``: slots with new or moved homes.
         """
         now = self._now()
         for slot, home in homes.items():

@@ -21,7 +21,7 @@ _HOME_OFF: Final = "none: the policy is off"
 
 
 def explain_missing(owner: Missing) -> Explanation:
-    """Explain that the owner of the pod is not in the snapshot."""
+    """Explain that the pod's owner, or an object on the way to it, is not in the snapshot."""
     return Explanation(unblock=(f"the pod's owner {owner} is not in the snapshot: it must exist first",))
 
 
@@ -30,7 +30,7 @@ def explain_home(
 ) -> Explanation:
     """Explain filter's decision. ``claim``: the claim that makes a home that is not recorded yet; otherwise ``None``.
 
-    ``made``: true if the claim's pod is bound. ``cause``: why its home could not be written.
+    ``made``: true if the claim's pod is bound. ``cause``: why the last write of the home failed; empty if it did not.
     """
     home, applied = decision.home, decision.applied
     row = (
@@ -68,9 +68,8 @@ def _facts(owner: Owner, decision: Decision, *, recorded: bool) -> HomeFacts:
 def explain_refused(owner: Owner, decision: Decision, verdict: NodeVerdict | None, *, tried: bool) -> Explanation:
     """Explain why a usable home rejects its pod. ``verdict``: result of the in-tree filters for the home.
 
-    ``verdict`` is ``None`` if other filters of the profile reject the pod there; these rejections are listed per node.
-    ``tried``: true if the scheduler found no node for the pod. The answer then also mentions a home that these filters
-    accept.
+    ``verdict`` is ``None`` if the home is not among the nodes that pass the profile's own filters. ``tried``: true if
+    the scheduler found no node for the pod. If it is false, the result is empty if the in-tree filters give no reason.
     """
     home, tables = readable(decision.home), tuple[Table, ...]()
     if verdict is None:
@@ -113,9 +112,9 @@ def _made_by(claim: Claim | None, *, made: bool, cause: str) -> str:
 
 
 def _unblock(owner: Owner, decision: Decision, nodes: Candidates) -> tuple[str, ...]:
-    """Return hints for a pod that waits for its home: how the home can take it, or how it can start elsewhere.
+    """Return hints for a pod that can start only at home: how the home can take it, or how it can start elsewhere.
 
-    Empty if the pod does not wait for its home.
+    Empty for other pods, and if the home is usable and among ``nodes``.
     """
     home, state = readable(decision.home), decision.home_state.state
     key = f"set or remove {slot_key(HOME, owner.slot)} on {owner}"

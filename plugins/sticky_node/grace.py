@@ -7,14 +7,16 @@ Kubernetes does not record when a node entered most of its states, so Homeport w
 The time (RFC 3339) does not change if one unusable state follows another. The node in the annotation shows which home
 the time belongs to. If the annotation cannot be written, or is removed, the time in this process's memory is used.
 
-If the home is usable but in-tree filters reject the pod, the grace period starts when the pod's condition PodScheduled
-becomes False. For pods with scheduling gates, the condition is also False, and its time does not change when the gates
-are removed. So the grace period of such a pod starts when its gates are removed.
+If the home is usable but the pod is rejected there, the grace period starts when the pod's condition PodScheduled
+becomes False, but not before the home becomes usable. For pods with scheduling gates, the condition is also False, and
+its time does not change when the gates are removed. So the grace period of such a pod starts when Homeport last saw its
+gates.
 
 A soft home is preferred but not required: the policy is ``soft``, or the grace period is over. kube-scheduler offers
-only a sample of the nodes, so a soft home can be missing. Homeport then rejects the pod on all nodes once, and the
-sampling guard nominates the pod to its home. If the next request offers the home, the attempt succeeds. If it offers
-only other nodes, an in-tree filter rejected the home. Otherwise the attempt ends after ``LONGEST_ATTEMPT_SECONDS``.
+only a sample of the nodes, so a soft home can be missing. Homeport then makes one attempt: it rejects the pod on all
+nodes, and the sampling guard nominates the pod to its home. If the next request offers the home, the attempt succeeds.
+If it lacks the home although the pod is nominated, the attempt ends: an in-tree filter rejected the home, or preemption
+freed another node. In any case, the attempt ends after ``LONGEST_ATTEMPT_SECONDS``.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from plugins.sticky_node.home_state import HomeStates
 from plugins.sticky_node.owners import Owner, Owners, Slot
 
 MOST_SEEN: Final = 1 << 15
-"""Maximum number of homes whose times are kept in memory; the oldest are dropped first."""
+"""Maximum number of homes, and of pods with gates, whose times are kept in memory. The oldest are dropped first."""
 
 _LONGEST: Final = 320
 """Maximum length of the annotation in characters: a state, a time, and the longest node name."""
@@ -48,7 +50,7 @@ _STATE_VALUES: Final[Mapping[State, str]] = {state: word for word, state in _STA
 
 
 class RecordedSince(Struct, frozen=True):
-    """Parsed ``home-since`` annotation: the state, and its start (``time``) in seconds since 1970."""
+    """Parsed ``home-since`` annotation. ``time``: since when the home is unusable, in seconds since 1970."""
 
     state: State
     time: float
@@ -57,7 +59,7 @@ class RecordedSince(Struct, frozen=True):
 class _ObservedHome(Struct, frozen=True):
     """State of a home as this process observed it. ``since``: when it became unusable; ``None`` while it is usable.
 
-    ``void``: value of an annotation that is no longer valid, because the home was usable in between.
+    ``void``: value of an annotation that is no longer valid, because the unusable state that it describes has ended.
     """
 
     home: str
@@ -66,7 +68,7 @@ class _ObservedHome(Struct, frozen=True):
 
 
 class _LastRequest(Struct, frozen=True):
-    """Last time that a pod needed the grace period of ``home``, or that the home became usable (``home`` is empty)."""
+    """Last time that a pod needed the grace period of ``home``. If ``home`` is empty: when the need ended."""
 
     home: str
     time: float
@@ -86,7 +88,7 @@ class GraceClocks:
         self._gated = Newest[str, float](MOST_SEEN)
 
     def share(self, other: GraceClocks) -> None:
-        """Use the times that ``other`` remembers from now on. This object must then only be queried."""
+        """From now on, use the times that ``other`` remembers. This object must then only be queried."""
         self._seen, self._requested, self._gated = other._seen, other._requested, other._gated
 
     def begin(self) -> None:
@@ -99,7 +101,8 @@ class GraceClocks:
     def since(self, owner: Owner, home: str) -> float | None:
         """Return since when the home is unusable, in seconds since 1970; ``None`` if its node is usable.
 
-        A read-only query, such as explain, starts no grace period. It gets the known time, or ``None``.
+        If no start is known, the grace period starts now. A read-only query, such as explain, starts none: it gets the
+        known time, or ``None``.
         """
         if self._home_states.of_node(home, owner).state is State.USABLE:
             return None
@@ -109,10 +112,10 @@ class GraceClocks:
         return self.began(owner, home)
 
     def since_pod(self, owner: Owner, pod: Pod) -> float | None:
-        """Return since when the pod waits for a usable home; ``None`` if the scheduler has not found it unschedulable
-        yet.
+        """Return since when the pod waits for a usable home, in seconds since 1970; ``None`` if the scheduler has not
+        found the pod unschedulable yet.
 
-        The time restarts when the home becomes usable again, and when the pod's scheduling gates are removed.
+        The time is not before the home became usable again, nor before the last call of ``gated`` for the pod.
         """
         since = seconds(pod.unschedulable_since) if pod.unschedulable_since else None
         if since is None:
@@ -121,9 +124,7 @@ class GraceClocks:
         return max(since, self._gated.get(pod.uid, since), since if requested is None else requested.time)
 
     def gated(self, pod: Pod) -> None:
-        """Record the current time for a pod with scheduling gates. The pod's grace period cannot start before the last
-        recorded time.
-        """
+        """Record the current time for a pod with scheduling gates. ``since_pod`` returns no earlier time for it."""
         self._gated.put(pod.uid, self._now())
 
     def ungated(self, pods: Container[str]) -> None:
@@ -153,7 +154,7 @@ class GraceClocks:
         return time
 
     def ended(self, owner: Owner, home: str) -> None:
-        """Record that the home is usable. An annotation that still exists is no longer valid."""
+        """End the unusable state: the home is usable or removed, or its policy is off. An annotation left is void."""
         requested = self._requested.get(owner.key)
         if requested is not None and requested.home:
             self._requested[owner.key] = _LastRequest("", self._now())
@@ -180,7 +181,7 @@ class GraceClocks:
         return begun
 
     def forget(self, slot: Slot) -> None:
-        """Forget a slot whose owner was deleted."""
+        """Forget all times of a slot, for example because its owner was deleted."""
         self._requested.pop(slot, None)
         self._seen.pop(slot, None)
         self._begun.pop(slot, None)
@@ -202,10 +203,10 @@ class GraceClocks:
 
 
 def read_since(text: str, home: str, now: float) -> RecordedSince | None:
-    """Parse a ``home-since`` annotation for this home; ``None`` if Homeport would not have written it.
+    """Parse a ``home-since`` annotation for this home; ``None`` if it is invalid.
 
-    Invalid are: overlong or unprintable text, an unknown state, a time without a zone, before 1970 or in the future,
-    and another home.
+    Invalid are: overlong or unprintable text, an unknown state, another home, and a time without a zone, before 1970,
+    or more than ``_CLOCK_SKEW_SECONDS`` after ``now``.
     """
     if len(text) > _LONGEST or not text.isprintable():
         return None
@@ -218,7 +219,7 @@ def read_since(text: str, home: str, now: float) -> RecordedSince | None:
 
 
 LONGEST_ATTEMPT_SECONDS: Final = 1.0
-"""Time limit of one attempt. Homeport wakes the pod up to one second later, so an attempt delays it by about 2 s."""
+"""Time limit of one attempt. Homeport wakes the pod up to one second later, so an attempt delays it by up to 2 s."""
 
 _MOST_ATTEMPTS: Final = 4096
 """Maximum number of remembered pods. The oldest are dropped first; a dropped pod can get one more attempt."""
@@ -284,7 +285,9 @@ class HomeAttempts:
         return known is not None and (known.over or self._now() >= known.ends_at)
 
     def ends_at(self, uid: str, home: str) -> float | None:
-        """Return the end of the running attempt, in seconds since 1970; ``None`` if there is none."""
+        """Return when the attempt reaches its time limit, in seconds since 1970; ``None`` if there is none, or it is
+        marked as ``over``. The time can be past.
+        """
         known = self._of(uid, home)
         if known is None or known.over:
             return None

@@ -1,5 +1,6 @@
 """State of a home (a row of the table in ``policy``), derived from its node: missing, leaving, away, replaced or
-usable. For a pod, it also depends on the pod's bound volumes, and on whether the pod is the target of a migration.
+usable. For a pod, it also depends on the pod's tolerations and bound volumes, and on whether the pod is the target of a
+migration.
 
 Sources: ``well_known_taints.go`` of Kubernetes 1.36, ``taints.go`` of cluster-autoscaler and of Karpenter, the
 heartbeat of KubeVirt's virt-handler, and the arguments. PreferNoSchedule taints are ignored, because they do not keep
@@ -74,7 +75,7 @@ node.
 
 
 class HomeState(Struct, frozen=True, gc=False):
-    """State of a home. ``mark``: human-readable cause, such as a taint; empty for a usable home."""
+    """State of a home. ``mark``: human-readable cause, such as a taint; empty for ``USABLE`` and ``NONE``."""
 
     state: State
     mark: str = ""
@@ -115,7 +116,7 @@ class HomeStates:
         self._labels = _others("label", ((it.label, it.value) for it in args.maintenance))
 
     def of_node(self, home: str, owner: Owner) -> HomeState:
-        """Return the home's state, derived only from its node. Tolerations are not considered. Never raises."""
+        """Return the home's state for no particular pod: volumes and tolerations are not considered. Never raises."""
         return self._by_node(home, owner, None)
 
     def of(self, home: str, owner: Owner, pod: Pod) -> HomeState:
@@ -240,7 +241,7 @@ def is_kubevirt(owner: Owner) -> bool:
 
 
 def is_other_machine(node: Node, owner: Owner) -> bool:
-    """Return true if the node's systemUUID has changed since the home was made; false if one of the two is unknown."""
+    """Return true if the node's systemUUID differs from the one recorded with the home; false if either is unknown."""
     was, now = recorded_machine(owner).lower(), node.state.machine
     return bool(was and now) and was != now
 

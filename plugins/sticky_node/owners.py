@@ -79,8 +79,8 @@ class Owners:
     """Finds owners along the chains of the plugin's arguments: controller references within the pod's namespace,
     checked by name and UID.
 
-    If several chains start with the same kinds, the longest chain that matches the references is used. If no chain
-    matches, one of the pod's volume claims can keep its home.
+    If several chains start with the same kind, the longest chain that matches the references is used. If the chains
+    give no owner, one of the pod's volume claims can keep its home.
     """
 
     def __init__(self, rules: Iterable[OwnerRule], objects: Objects) -> None:
@@ -100,7 +100,7 @@ class Owners:
         self._controlled: Final = tuple(objects.by_controller(it) for it in self.controllers())
 
     def of(self, pod: Pod) -> Owner | Missing | None:
-        """Return the owner that keeps the pod's home; ``None`` if no rule matches the pod's controllers and claims.
+        """Return the owner that keeps the pod's home; ``None`` if the rules give the pod no owner.
 
         The result is ``Missing`` if an object on the way to the owner is not in the snapshot. Raises ``Unreadable``.
         """
@@ -151,7 +151,7 @@ class Owners:
         return self._keepers
 
     def pods(self) -> Iterator[Pod]:
-        """Yield all pods that can have a home, some of them twice. Pods can change during the iteration."""
+        """Yield all pods that can have a home, some more than once. Pods can change during the iteration."""
         for groups in (*self._controlled, *(() if self._claims is None else (self._claims.pods,))):
             for group in tuple(groups):
                 yield from tuple(groups.get(group, {}).values())
@@ -173,8 +173,8 @@ class Owners:
         return (it if self.keeps(kind, it) else None for it in self._objects.every(kind))
 
     def keeps(self, kind: Kind[Any], obj: AnnotatedObject) -> bool:
-        """Return true if the object keeps homes. All objects of the kind do, except volume claims that the selector
-        does not match.
+        """Return true if the object keeps homes. ``kind``: one of ``keepers``. All its objects do, except volume claims
+        that the selector does not match.
         """
         if self._claims is None or not isinstance(obj, PersistentVolumeClaim) or kind not in self._keepers:
             return True
@@ -191,14 +191,14 @@ class Owners:
         )
 
     def newest(self, owner: Owner) -> Owner | None:
-        """Return the owner in its newest version; ``None`` if it was deleted."""
+        """Return the owner in its newest version; ``None`` if it was deleted. Raises ``Unreadable``."""
         obj = self._objects.get(owner.kind, owner.obj.namespace, owner.obj.name)
         if obj is None or obj.uid != owner.obj.uid:
             return None
         return replace(owner, obj=obj, before=self._before(owner.kind, obj, owner.slot))
 
     def keeper(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str) -> Owner:
-        """Return an owner for an object and a slot, independent of any pod."""
+        """Return an owner for an object and a slot, independent of any pod. Raises ``Unreadable``."""
         return Owner(kind, obj, slot, obj, self._before(kind, obj, slot))
 
     def gone(self, home: HomeRecord) -> Owner | None:
@@ -232,7 +232,7 @@ class Owners:
         return VIRTUAL_MACHINE_INSTANCES in self.controllers()
 
     def running(self, obj: AnnotatedObject) -> VirtualMachineInstance | None:
-        """Return the running instance of a VirtualMachine, which has the same name; ``None`` if there is none."""
+        """Return a VirtualMachine's instance, which has its name; ``None`` if there is none. Raises ``Unreadable``."""
         get = self._objects.get if self.has_machines() else None
         instance = None if get is None else get(VIRTUAL_MACHINE_INSTANCES, obj.namespace, obj.name)
         if instance is None:
@@ -294,8 +294,9 @@ HOMES: Final[Kind[HomeRecord]] = Kind(API_VERSION, KIND, decode_home)
 
 
 def remembered(objects: Objects, kind: Kind[Any], obj: AnnotatedObject, slot: str) -> HomeRecord | None:
-    """Return the Home remembered under an object's name, regardless of the UID; ``None`` if there is none, or its node
-    name is invalid.
+    """Return the Home remembered under an object's name, regardless of the UID. Raises ``Unreadable``.
+
+    The result is ``None`` if there is no such Home, if its node name is invalid, or if it describes another owner.
     """
     home = objects.get(HOMES, obj.namespace, memory_name(kind.api_version, kind.kind, obj.name, slot))
     if home is None or not is_subdomain(home.node):

@@ -6,8 +6,8 @@ Besides taking decisions, the leader runs these loops:
     pods       wake waiting pods once the verdict of filter might have changed, because kube-scheduler
                does not wake pods when time passes or a home is moved
     refusals   report why a usable home rejects the pod that waits for it
-    reconcile  correct the recorded homes whenever an owner or a virtual machine changes
-    repair     write homes that a bind or a crash left unwritten, every ``repairInterval``
+    reconcile  correct the recorded homes whenever an owner, a controller of pods or a Home changes
+    repair     write homes that a bind or a crash left unwritten, then reconcile, every ``repairInterval``
 
 The loops work in short steps. They compare all owners or all waiting pods at most once a second, mostly after changes.
 """
@@ -81,8 +81,8 @@ NOT_HOME: Final = REFUSALS[Reason.NOT_HOME]
 OWNER_UNKNOWN: Final = unresolvable(REASON_OWNER_UNKNOWN).by(NAME)
 
 _AT_ONCE_SECONDS: Final = 2.0
-"""Longest restart delay after a fault within one leadership term. A Lease lasts longer, so no other process was leader
-in between.
+"""If ``run`` restarts within this time after a fault, the grace periods in memory stay valid. A Lease usually lasts
+longer, so no other process was leader in between.
 """
 
 
@@ -137,7 +137,7 @@ class StickyNode(
 
     def required_objects(self, pod: Pod) -> Iterable[tuple[Kind[Any], str, str]]:
         """Return the object to read before a decision: one of the owner chain that the watch has not delivered yet, or
-        a missing home node.
+        a missing home node. Empty if none is missing.
         """
         owner = self._owners.of(pod)
         if isinstance(owner, Missing):
@@ -195,8 +195,8 @@ class StickyNode(
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> FilterResult:
         """If the pod has a soft home that passed all filters, allow only this node, unless a bind to it has failed.
 
-        If the scheduler's request has only a sample of the nodes, without the home, reject the pod once. If a request
-        with all nodes lacks the home, another filter rejected the home, and all nodes stay allowed.
+        If the scheduler's request has only a sample of the nodes, without the home, reject the pod while the attempt to
+        nominate it is running. Otherwise all nodes of ``passed`` stay allowed.
         """
         decision = state.read(_DECIDED)
         home = decision.home
@@ -211,8 +211,8 @@ class StickyNode(
     def _is_tried(self, pod: Pod, home: str) -> bool:
         """Return true if the attempt to nominate the pod to its home has ended; if there was none, begin it.
 
-        Call this only if the request lacks the home. If a nominated pod is offered other nodes, an in-tree filter
-        rejected the home, or preemption freed another node.
+        A read-only query gets true and begins none. Call this only if the request lacks the home. If a nominated pod is
+        offered other nodes, an in-tree filter rejected the home, or preemption freed another node.
         """
         if self._handle.is_asked() or self._attempts.is_over(pod.uid, home):
             return True
@@ -246,18 +246,18 @@ class StickyNode(
         return (self._basis(pod, decision), bool(pod.nominated_node_name))
 
     def _verdict(self, pod: Pod) -> Hashable:
-        """Return a value that changes whenever filter could answer differently for the pod. Raises ``Unreadable``."""
+        """Return what filter's answer for the pod depends on, apart from the nodes. Raises ``Unreadable``."""
         owner = self._owners.of(pod)
         return self._basis(pod, self._decision(owner, pod)) if isinstance(owner, Owner) else str(owner)
 
     def _basis(self, pod: Pod, decision: Decision) -> Hashable:
-        """Return the inputs of filter's answer: the verdict, and the state of the attempt to nominate a soft home."""
+        """Return the decision's verdict, and true if the attempt to nominate the pod to its soft home is over."""
         is_tried = decision.action is Action.TRY_HOME and self._attempts.is_over(pod.uid, decision.home)
         return (decision.verdict, is_tried)
 
     def _ends_at(self, pod: Pod) -> float | None:
-        """Return the time, in seconds since 1970, at which filter's answer changes without any other event; ``None`` if
-        there is no such time. Raises ``Unreadable``.
+        """Return the time, in seconds since 1970, at which filter's answer can change without any other event; ``None``
+        if there is no such time. It can be past. Raises ``Unreadable``.
         """
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
@@ -435,7 +435,7 @@ class StickyNode(
         return recorded_home(owner) if claim is None else claim.node
 
     def _is_current(self, claim: Claim) -> bool:
-        """Return true if the claim still makes a home. False if another home or pod has been recorded since."""
+        """Return false if the recorded home or pod has changed since the claim was created, so it makes no home."""
         owner = self._owners.newest(claim.owner)
         return owner is None or claim.makes(owner)
 

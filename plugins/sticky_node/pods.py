@@ -101,7 +101,7 @@ class HomeClaims:
         return self._selector.matches(claim.labels)
 
     def newest(self, pod: Pod) -> Pod | None:
-        """Return the newest version of a pod, found by its claims; ``None`` if it was deleted."""
+        """Return the newest version of a pod, found by its claims; ``None`` if it was deleted or uses none."""
         known = (self._pods.get(_claim_key(pod, it), {}).get(pod.uid) for it in _names(pod))
         return next((it for it in known if it is not None), None)
 
@@ -145,7 +145,7 @@ _MOST_KEPT: Final = 4096
 class RestrictedVolume(Struct, frozen=True):
     """Bound volume that only some nodes can use: a node must match at least one of ``affinities``.
 
-    There are two affinities if a CSI driver can replace an in-tree driver, because each node uses one of the two.
+    There are two affinities if a CSI driver can replace an in-tree driver: each node uses one of the two drivers.
     """
 
     claim: str
@@ -248,7 +248,7 @@ class ActivePods:
         return tuple(self._of_instance.get(controller.uid, {}).values())
 
     def of(self, machine: VirtualMachineInstance) -> Pod | None:
-        """Return the pod in which the virtual machine runs; ``None`` if its node is not published or lacks it."""
+        """Return the pod in which the virtual machine runs; ``None`` if its node is unpublished or has no such pod."""
         pods = self._of_instance.get(machine.uid, {}).values()
         there = [it for it in pods if it.node_name == machine.node_name != "" and it.namespace == machine.namespace]
         return max(there, key=lambda it: (it.created, it.uid), default=None)
@@ -296,7 +296,7 @@ _WORKER: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 
 
 def slot_of(pod: Pod, kinds: Sequence[Kind[Any]]) -> str | None:
-    """Return the pod's slot, from a label or from the number at the end of its name; ``None`` if it has neither."""
+    """Return the pod's slot, from labels or from the number at the end of its name; ``None`` if they give none."""
     if kinds[-1] == LEADER_WORKER_SETS:
         return _place_in_group(pod)
     if kinds[0] == _JOBS:
@@ -317,8 +317,8 @@ def _ordinal(pod: Pod, controller: Kind[Any]) -> str | None:
 
 
 def _place_in_group(pod: Pod) -> str | None:
-    """Return ``group-worker``; ``None`` if the pod lacks the name that a LeaderWorkerSet gives it. The leader is worker
-    0.
+    """Return ``group-worker``; ``None`` if the pod lacks the labels or the name that a LeaderWorkerSet gives it. The
+    leader is worker 0.
     """
     leader, group, worker = _leader_of(pod), pod.labels.get(_GROUP, ""), pod.labels.get(_WORKER, "")
     if not leader or not _is_number(worker):
@@ -328,7 +328,7 @@ def _place_in_group(pod: Pod) -> str | None:
 
 
 def _leader_of(pod: Pod) -> str:
-    """Return the name of the group's leader pod, which is also the name of its workers' StatefulSet."""
+    """Return the name of the group's leader pod and of its workers' StatefulSet; empty if the labels are invalid."""
     name, group = pod.labels.get(LEADER_SET, ""), pod.labels.get(_GROUP, "")
     return f"{name}-{group}" if name and _is_number(group) else ""
 

@@ -99,7 +99,7 @@ STATES: Final[Mapping[State, str]] = {
     State.AWAY: "its node is there and takes no pods now",
     State.USABLE: "its node takes pods",
 }
-"""Description of each state, in the table's order."""
+"""Description of each state in ``TABLE``, in the same order."""
 
 
 _BY_NAME: Final = {it.value: it for it in Policy}
@@ -199,7 +199,7 @@ class Decision(Struct, frozen=True):
 
     @property
     def verdict(self) -> Hashable:
-        """Values that determine filter's result."""
+        """Part of the decision that filter's result depends on."""
         return (self.home, self.action, self.reason)
 
     def makes_home(self, node: str, *, failback: bool) -> bool:
@@ -232,7 +232,10 @@ class Decider:
         self._now = now
 
     def of(self, owner: Owner, pod: Pod, home: str) -> Decision:
-        """Return the decision for the pod. ``home``: empty if there is none. Raises ``Unreadable``."""
+        """Return the decision for the pod, and start the home's grace period if necessary.
+
+        ``home``: empty if there is none. Raises ``Unreadable``.
+        """
         applied = self._policies.of(owner, pod)
         home_state = HomeState(State.NONE)
         if applied.policy is Policy.OFF or not home:
@@ -254,7 +257,7 @@ class Decider:
         return Decision(home, applied, home_state, cell.then, Reason.NOT_HOME, since, ends_at, over=True)
 
     def holds(self, owner: Owner, home: str, applied: AppliedPolicy, state: State) -> bool:
-        """Return true if a pod waits for an unusable home, or would wait if a usable home became unusable.
+        """Return true if a pod waits for an unusable home, or would wait if a usable home became ``AWAY``.
 
         Starts no grace period.
         """

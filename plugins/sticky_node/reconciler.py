@@ -1,12 +1,11 @@
 """Corrects recorded homes independently of binds, and keeps homes of deleted owners.
 
-A home written by a user, or by an earlier release, has no ``home-owner`` annotation. The reconciler adds it with the
-owner's UID, so that a copy on another object can be recognized. A copied home is removed, so that a home that appears
-there later is known to come from a user.
+A home written by a user, or by an earlier release, lacks a ``home-owner`` annotation that names it. The reconciler
+writes one with the owner's UID, so that a copy on another object can be recognized. A copied home is removed, so that a
+home that appears there later is known to come from a user.
 
-For owners with ``remember: name``, the home is also kept in a Home object (``kubectl get homes``). A virtual machine
-recreated under the same name gets its home back. Without the CustomResourceDefinition, a home is lost when its owner is
-deleted.
+For owners with ``remember: name``, the home is also kept in a Home object (``kubectl get homes``). An owner recreated
+under the same name gets its home back. Without the CustomResourceDefinition, a home is lost when its owner is deleted.
 """
 
 from __future__ import annotations
@@ -58,9 +57,11 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 _PERIOD_SECONDS: Final = 1.0
-"""Delay between two checks for changes, and before the next round if the last one wrote something."""
+"""Delay between two checks for changes, and before the next round if the last one tried to write and left something to
+do.
+"""
 _LATER_SECONDS: Final = 10.0
-"""Delay before the next round if the last one left something to do but wrote nothing."""
+"""Delay before the next round if the last one left something to do but did not try to write."""
 
 
 class Reconciler:
@@ -115,8 +116,8 @@ class Reconciler:
             await self._handle.timing.sleep(_PERIOD_SECONDS)
 
     async def round(self) -> bool:
-        """Check all owners and virtual machines once; return true if nothing is left to do. A concurrent call returns
-        ``False`` at once.
+        """Run each correction until its end or until its writes are used up; return true if nothing is left to do. A
+        call during another round returns ``False`` at once.
         """
         if self._is_running:
             return False
@@ -227,7 +228,7 @@ class HomeOwnership:
 
 
 class MigratedHomes:
-    """Finds virtual machines that migrated, or that run without a home. ``is_off``: see ``Reconciler``."""
+    """Records homes of virtual machines that migrated, or that run without a home. ``is_off``: see ``Reconciler``."""
 
     def __init__(
         self,
@@ -300,7 +301,8 @@ class MigratedHomes:
 
 
 def _has_left(machine: VirtualMachineInstance, pod: Pod, owner: Owner) -> bool:
-    """Return true if the virtual machine has completed a migration away from its home.
+    """Return true if the virtual machine has completed a migration away from its home, or from the node that was about
+    to become its home.
 
     KubeVirt updates ``nodeName`` last. ``migrationState.completed`` does not help, because it is true for failed
     migrations, too.
@@ -313,8 +315,8 @@ def _has_left(machine: VirtualMachineInstance, pod: Pod, owner: Owner) -> bool:
 
 
 def _was_to_be(home: str, source: str, pod: Pod, owner: Owner) -> bool:
-    """Return true if the source node was about to become the home when the migration began. False if another home was
-    recorded since.
+    """Return true if the source node was about to become the home when the migration began. False if another home or
+    pod was recorded since.
 
     The source pod, which made the claim, is deleted, so the target's Binding carries the claim (see ``pre_bind``).
     """

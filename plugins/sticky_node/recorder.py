@@ -1,5 +1,5 @@
-"""Writes homes to their owners: those made by binds, and those of virtual machines that migrated or ran before
-Homeport.
+"""Writes homes to their owners: those made by binds, those of virtual machines that migrated or ran before Homeport,
+and remembered homes.
 
 A home that cannot be written is reported once per cause, kept in memory, and retried. If a virtual machine migrates
 away from its home, the new node becomes its home. A running one that never had a home gets one on its node.
@@ -80,7 +80,7 @@ class Recorder:
         return self._causes.get(owner.key, "")
 
     async def record_open(self) -> None:
-        """Record all open claims: those in memory, and those on bound pods.
+        """Record all open claims: those in memory, and those on bound pods of this profile.
 
         If one owner is unreadable, its claims wait, and the others are still recorded. The failure cause of an owner is
         dropped together with its last claim.
@@ -103,7 +103,7 @@ class Recorder:
             self._causes.pop(key, None)
 
     def open_claim(self, owner: Owner) -> Claim | None:
-        """Return the claim, in memory or on bound pods of any profile, that would make the owner's home now."""
+        """Return the claim, in memory or on a pod of any profile, that would make the owner's home now, or ``None``."""
         claims = [it for it in self._pending.made() if it.owner.key == owner.key]
         for pod in self._active.pods(owner.controller):
             with suppress(Unreadable):
@@ -136,7 +136,7 @@ class Recorder:
             self._failed(claim, self._owners.newest(claim.owner) or claim.owner, str(cause))
 
     async def write_claim(self, claim: Claim) -> bool:
-        """Write the claim to its owner; drop it instead if it is closed, or if its pod must not make the home.
+        """Write the claim to its owner; drop it if the owner is gone, it is closed, or its pod must not make the home.
 
         Return ``False`` if the owner kept changing. Raises ``OSError`` if it cannot be written, and ``Unreadable``.
         """
@@ -264,7 +264,7 @@ class RememberedHomes:
         return await self._budget.of_memory("/".join(home.key), partial(self._handle.writer.delete, HOMES, home))
 
     async def _settle(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, home: HomeRecord) -> bool:
-        """Handle an existing object without a home: delete its own Home, or restore its predecessor's."""
+        """Handle an object without a home: delete the Home if the object had its own home, else restore the home."""
         slot = home.keeper.slot
         if home.keeper.uid == obj.uid or last_pod_in(obj, slot):
             return await self._forget(home)
@@ -312,7 +312,7 @@ class RememberedHomes:
         return there
 
     def _has_room(self, there: set[str], namespace: str, name: str) -> bool:
-        """Add the name to ``there`` and return true, unless the namespace already has too many Homes."""
+        """Add the name to ``there`` and return true; return false if it is new and the namespace is full."""
         if name not in there and len(there) >= MOST_OF_NAMESPACE:
             if namespace not in self._full:
                 self._full.add(namespace)
@@ -322,7 +322,7 @@ class RememberedHomes:
         return True
 
     def _unnoted(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> tuple[str, ...]:
-        """Return the slots whose homes have to be written. An empty result is cached until something changes.
+        """Return the slots whose Homes have to be written. An empty result is cached until something changes.
 
         Raises ``Unreadable``.
         """
@@ -336,7 +336,7 @@ class RememberedHomes:
         return slots
 
     def _slots_of(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> list[str]:
-        """Return the slots that pods of the object can have, at most ``MOST_REMEMBERED``, lowest ordinals first."""
+        """Return the valid slots of its home annotations, lowest ordinals first, at most ``MOST_REMEMBERED``."""
         return list(filter(is_slot, slots_of(obj, per_ordinal=self._owners.is_per_ordinal(kind))))[:MOST_REMEMBERED]
 
     def _to_remember(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject) -> Iterator[str]:

@@ -51,7 +51,7 @@ class PodStateMetrics:
         self._pending = pending
 
     def figures(self, now: datetime | None = None) -> Iterator[Figure | None]:
-        """Yield ``homes`` by state, and ``homes_longest_wait_seconds``. ``now``: in UTC."""
+        """Yield the gauges ``homes``, by state, and ``homes_longest_wait_seconds``. ``now``: with a time zone."""
         counts = dict.fromkeys(STATES_OF_PODS, 0)
         oldest = ""
         for entry in self._scan():
@@ -71,7 +71,7 @@ class PodStateMetrics:
 
 
 def _age(created: str, now: datetime) -> float:
-    """Return the seconds since a time in RFC 3339; 0 if it is empty or invalid."""
+    """Return the seconds since a time in RFC 3339; 0 if it is empty, invalid or in the future."""
     try:
         return max(0.0, (now - datetime.fromisoformat(created)).total_seconds())
     except (ValueError, TypeError):  # not a time, or without a zone
@@ -111,7 +111,7 @@ class NodeStateMetrics:
         self._policies = policies
 
     def figures(self) -> Iterator[Figure | None]:
-        """Yield ``homes_by_node_state`` and ``homes_unusable``."""
+        """Yield the gauges ``homes_by_node_state`` and ``homes_unusable``."""
         counts: Counter[tuple[str, str]] = Counter()
         nodes: Counter[str] = Counter()
         for owner in in_steps(self._scan.owners()):
@@ -136,9 +136,9 @@ class NodeStateMetrics:
 
 
 def _bounded(nodes: Mapping[str, int]) -> dict[str, int]:
-    """Return the nodes with the most homes, ties sorted by name.
+    """Return the numbers of homes on the ``MOST_NODES`` nodes with the most homes, ties sorted by name.
 
-    Always includes the sum of the other nodes, and the homes without an existing node.
+    Always includes the sum of the other nodes as ``OTHERS``, and the homes without an existing node as ``NO_NODE``.
     """
     named = sorted((it for it in nodes if it != NO_NODE), key=lambda it: (-nodes[it], it))
     rest = sum(nodes[it] for it in named[MOST_NODES:])
@@ -154,9 +154,10 @@ _DATED: Final = _AWAY | _ORPHANED
 
 
 class HomeDescription(NamedTuple):
-    """State of a home for display. ``source``: origin of the policy. ``since``: in RFC 3339, empty if unknown.
+    """State of a home for display. ``policy``: ``None`` if it cannot be read. ``source``: origin of the policy.
 
-    ``mark``: cause of the node's state. ``holds``: true if the pod waits while the node accepts no pods.
+    ``since``: since when the home is unusable, in RFC 3339; empty if not recorded. ``mark``: cause of the state.
+    ``holds``: true if the pod waits while the node accepts no pods.
     """
 
     state: State
@@ -168,9 +169,7 @@ class HomeDescription(NamedTuple):
 
 
 class Listing:
-    """Lists all homes, recomputed on every call, with the decisions that filter would make. Does not start a grace
-    period.
-    """
+    """Lists all homes with their states and policies, recomputed on every call. Does not start a grace period."""
 
     def __init__(
         self,
@@ -189,7 +188,10 @@ class Listing:
         self._serves = handle.profile.serves
 
     def homes(self) -> Iterator[Home | None]:
-        """Yield all homes, also remembered ones, and owners with only a pod; ``None`` after each short step."""
+        """Yield all homes, also remembered ones, and owners with only a pod; ``None`` after each short step.
+
+        Raises ``Unreadable`` if a Home object cannot be decoded.
+        """
         for entry in self._scan():
             yield None if entry is None else self._home(entry, self._described(entry))
         for entry in self._scan.remembered():

@@ -34,10 +34,9 @@ WRITE_INTERVAL_SECONDS: Final = 0.02
 """Delay after each write, which limits writes to 50 per second."""
 
 REST_SECONDS: Final = 5.0
-"""Minimum time between two writes to an owner."""
+"""Minimum pause after a successful write to an owner."""
 LONGEST_REST: Final = 960.0
-"""Upper limit of the pause after a write to an owner. The pause doubles if the same value is written again, because
-profiles can disagree.
+"""Maximum of the pause after a write. It doubles if the same value is soon written again: profiles can disagree.
 """
 
 AGAIN_SECONDS: Final = 60.0
@@ -220,8 +219,8 @@ class UnusableHomes:
     def _home_state(self, owner: Owner, node: str) -> HomeState:
         """Return the state of a home, from its node alone; ``NONE`` if the policy is ``off``.
 
-        A pod template can override ``off``, unless the owner's annotation sets it. A pod of that template has then
-        requested the grace period.
+        A pod template can override ``off``, unless the owner's annotation sets it. If a pod has then requested the
+        grace period, the node's state is returned.
         """
         applied = self._policies.of(owner)
         is_off = applied.policy is Policy.OFF

@@ -30,14 +30,14 @@ from plugins.sticky_node.policy import Action, Decision, is_held
 Decide: TypeAlias = Callable[[Owner, Pod], Decision]
 
 NEW_LOOK_SECONDS: Final = 0.5
-"""Minimum seconds between two comparisons of pods that were rejected just now."""
+"""Minimum seconds between two comparisons of the pods that filter was called for just now."""
 
 NEW_SECONDS: Final = 5.0
 AGAIN_SECONDS: Final = 1.0
-"""Seconds of frequent comparisons after a pod's first and later rejections, while its condition is being written."""
+"""Seconds of frequent comparisons after filter's first and later calls for a pod, while its condition is written."""
 
 SEARCH_SECONDS: Final = 30.0
-"""Delay between two searches for pods that filter was never called for, and for pods whose gates ended."""
+"""Delay between two searches for pods that filter was never called for, and for pods with scheduling gates."""
 
 AT_ONCE: Final = 10
 """Number of pods of the backlog woken per tick after a change of leader. Other pods are woken in addition, so they do
@@ -48,14 +48,14 @@ MOST_KNOWN: Final = 1 << 14
 """Maximum number of pods compared. The oldest are dropped first, and the next search finds them again."""
 
 FIRST_ASK_SECONDS: Final = 3.0
-"""Delay after the first refusal, so that the sampling guard can first nominate the pod to its home."""
+"""Delay before the first evaluation, so that the sampling guard can first nominate the pod to its home."""
 
 ASK_AGAIN_SECONDS: Final = 15.0
 LONGEST_ASK_SECONDS: Final = 480.0
 """Minimum and maximum time between two evaluations of a pod's home. It doubles, because most reasons never change."""
 
 MOST: Final = 1024
-"""Maximum number of pods whose homes are evaluated. Further pods get no Event."""
+"""Maximum number of pods whose homes are evaluated at a time. Further pods get no Event about the reasons."""
 
 MOST_OF_NAMESPACE: Final = 128
 """Maximum number of these pods in one namespace, so that one tenant cannot displace all others."""
@@ -98,7 +98,7 @@ class HomeRefusalReporter:
         return pod.uid in self._pods
 
     def note(self, pod: Pod) -> None:
-        """Add a pod that is restricted to its home, and for which the scheduler found no node."""
+        """Add an unschedulable pod that is restricted to its home, unless too many pods are known."""
         if len(self._pods) < MOST and self._of_namespace[pod.namespace] < MOST_OF_NAMESPACE:
             self._put(_RefusedPod(pod, self._handle.timing.clock() + FIRST_ASK_SECONDS))
 
@@ -171,7 +171,7 @@ class _WaitingPod(Struct):
 
 
 class PodWaker:
-    """Stores filter's verdict for each waiting pod, and wakes the pod once the verdict has changed."""
+    """Stores filter's verdict for each waiting pod. Once it has changed, wakes the pod, unless it still has to wait."""
 
     def __init__(
         self,
@@ -258,13 +258,13 @@ class PodWaker:
             await self._look_at(list(self._waits.values()), steps)
 
     def _stamp_now(self) -> object:
-        """Return versions of everything that verdicts depend on, except time."""
+        """Return versions of the nodes and the objects that verdicts depend on."""
         return (self._handle.nodes.generation, *map(self._handle.objects.version, self._kinds))
 
     async def _waiting(self, pending: set[str], steps: Steps) -> AsyncIterator[Pod]:
-        """Yield the waiting pods of this profile, each once. Pods can change during the iteration.
+        """Yield the waiting pods of this profile that can have a home, each once. Pods can change meanwhile.
 
-        The UIDs of all pods without a node are added to ``pending``. Pods with gates are reported to ``GraceClocks``.
+        For all profiles, UIDs of pods without a node are added to ``pending``, and gated pods are noted in the clocks.
         """
         for pod in self._owners.pods():
             await steps()
@@ -277,7 +277,7 @@ class PodWaker:
                 yield pod
 
     async def _search(self, steps: Steps) -> None:
-        """Find waiting pods that filter was never called for, because in-tree filters reject them on every node."""
+        """Find waiting pods that are not stored, mostly because in-tree filters reject them on every node."""
         pending: set[str] = set()
         async for pod in self._waiting(pending, steps):
             if pod.uid not in self._waits:
