@@ -35,7 +35,7 @@ class NodeCell(Struct, frozen=True, array_like=True):
     """Node on the map, encoded as a JSON array.
 
     ``cpu`` and ``memory``: requested share of the allocatable amount, in percent, rounded up. It can be
-    above 100, and is ``None`` if the snapshot has no requests. ``pods``: number of pods.
+    above 100, and is ``None`` if requests are not decoded. ``pods``: number of pods.
     """
 
     name: str
@@ -70,7 +70,7 @@ def condition_of(node: Node) -> NodeCondition:
 
 
 def _percent(info: NodeInfo, resource: str) -> int | None:
-    """Return the requested share in percent, rounded up; ``None`` if the snapshot has no requests.
+    """Return the requested share in percent, rounded up; ``None`` if requests are not decoded.
 
     If the node has none of the resource, return 100 if its pods request any, else 0.
     """
@@ -86,7 +86,7 @@ def _percent(info: NodeInfo, resource: str) -> int | None:
 def resources_of(info: NodeInfo) -> Mapping[str, tuple[int, int]]:
     """Return the requested and the allocatable amount of each resource that the node has, except ``pods``.
 
-    Empty if the snapshot has no requests.
+    Empty if requests are not decoded.
     """
     try:
         requested, allocatable = info.requested, info.allocatable

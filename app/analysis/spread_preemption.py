@@ -1,4 +1,4 @@
-"""Finds evictions that would let a pod in which only topology spread constraints keep waiting.
+"""Finds evictions that would make room for a pod that waits only because of topology spread constraints.
 
 If Homeport decides about spread, kube-scheduler does not preempt for these constraints, because Homeport returns the
 rejected nodes as unresolvable. The victims are those that a profile with ``preemption: Own`` evicts. Nothing is evicted

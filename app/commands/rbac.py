@@ -56,9 +56,8 @@ class Role(Struct, frozen=True):
 
 
 def given(kubeconfig: str | None) -> dict[str, Any]:
-    """Return settings that replace those of the configuration, so that the configuration is valid outside a pod.
-
-    These settings do not affect which permissions are needed.
+    """Return settings that replace those of the configuration: the API server instead of a saved cluster, and a
+    placeholder for the address of the pod, because the configuration would be invalid without an address.
     """
     return {"cluster": None, "advertise_address": _SOMEWHERE} | ({"kubeconfig": kubeconfig} if kubeconfig else {})
 

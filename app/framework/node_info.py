@@ -144,7 +144,7 @@ class HypotheticalPods:
 
 
 class _CrowdedNodeInfo(NodeInfo):
-    """Node with hypothetical pods added. Requests are summed without the cost of a new total for each node."""
+    """Node with hypothetical pods added. ``requested`` adds their sum to that of the node, without new ``Totals``."""
 
     __slots__ = ("_alone", "_more")
 

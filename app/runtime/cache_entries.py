@@ -142,7 +142,7 @@ class PluginCache:
         return entry
 
     def _objects(self, slot: PluginSlot) -> Hashable:
-        """Return the current versions of the kinds that the plugin declares."""
+        """Return ``kind_version`` of each kind that the plugin declares."""
         return tuple(map(self._snapshot.kind_version, slot.kinds)) if slot.kinds else ()
 
 

@@ -264,9 +264,9 @@ class NodeDrain:
         return ending
 
     def _record_placements(self) -> None:
-        """Store placements with the pods that left, and drop the placements of new pods that were evicted.
+        """Store each placement in the record of the pod that left. Record evicted pods, and drop their placements.
 
-        For budgets, a new pod is healthy once it is placed.
+        For budgets, a pod is healthy again once its new pod is placed.
         """
         for placement in self.placements:
             record = self._records.get(placement.pod.uid)

@@ -131,7 +131,7 @@ def recorded_machine(owner: Owner) -> str:
 def home_pod(owner: Owner) -> str:
     """Return the UID of the pod recorded last; empty if there is none.
 
-    For a home remembered from a predecessor of the same name, the result is the UID of that predecessor or Home object.
+    For a remembered home, the result is the UID of the earlier owner with this name, or else of the Home object.
     """
     last_pod = last_pod_in(owner.obj, owner.slot)
     if last_pod or owner.before is None or home_in(owner.obj, owner.slot):

@@ -48,7 +48,7 @@ class Count:
         self.violating: Violating | None = None
 
     def is_of(self, pods: Sequence[Pod]) -> bool:
-        """Return whether ``pods`` are the identical pod objects in this order."""
+        """Return true if this evaluation is of exactly these pod objects, in this order."""
         return len(pods) == len(self.pods) and all(map(is_, pods, self.pods))
 
     def begin(self, pods: Sequence[Pod], counting: Counting) -> None:
