@@ -57,7 +57,8 @@ class LeaderElection(BaseModel):
     lock_file: str | None = Field(
         default=None,
         min_length=1,
-        description="File in an emptyDir of the pod. With it, a restarted container takes its Lease back at once.",
+        description="File in an emptyDir of the pod. With it, a leader that restarts after a crash takes its Lease back "
+        "at once.",
     )
 
     @model_validator(mode="after")
@@ -131,7 +132,9 @@ class SelfSigned(BaseModel):
         tuple[Annotated[str, Field(pattern=_SUBDOMAIN, max_length=253), AfterValidator(_is_dns_name)], ...],
         BeforeValidator(parse_names),
     ] = Field(
-        min_length=1, description="Names in the serving certificate; replicas verify each other by the first one."
+        min_length=1,
+        description="Names in the serving certificate; replicas verify the first in alphabetical order, other than "
+        "localhost.",
     )
     client_secret_name: str | None = Field(
         default=None,

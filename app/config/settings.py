@@ -46,8 +46,8 @@ class Settings(BaseSettings):
     )
     host: str = Field(
         default="127.0.0.1",
-        description="Address of the listener for verbs. An address other than loopback needs clientCAFile, or "
-        "insecure.",
+        description="Address of the listener for verbs. An address other than loopback needs clientCAFile, "
+        "selfSigned or insecure.",
     )
     port: int = Field(default=8888, ge=0, le=65535, description="Port of the verbs; 0 picks a free one.")
     tls: bool | None = Field(default=None, description="Serve verbs over TLS. Default: if there is a certificate.")
