@@ -57,8 +57,8 @@ class LeaderElection(BaseModel):
     lock_file: str | None = Field(
         default=None,
         min_length=1,
-        description="File in an emptyDir of the pod. With it, a leader that restarts after a crash takes its Lease back "
-        "at once.",
+        description="File in an emptyDir of the pod. With it, a leader that restarts after a crash takes its Lease "
+        "back at once.",
     )
 
     @model_validator(mode="after")
