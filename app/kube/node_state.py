@@ -58,7 +58,7 @@ _NODE_INFO: Final[Decoder[_NodeInfoObject | None]] = Decoder(_NodeInfoObject | N
 
 
 def node_state_of(conditions: Raw, node_info: Raw, *, terminating: bool) -> NodeState:
-    """Decode the state of a node, with no limit on the size of the fields. Raises ``msgspec.ValidationError``."""
+    """Decode the state of a node. Raises ``msgspec.ValidationError``, but never ``Oversized``."""
     statuses = _conditions(conditions)
     pressure = tuple(it for it in PRESSURE if statuses.get(it) == TRUE)
     return NodeState(_ready(statuses.get(_READY)), pressure, terminating, _machine(node_info))

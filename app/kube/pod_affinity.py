@@ -57,9 +57,9 @@ class PodAffinityTerm(Struct, frozen=True, gc=False, cache_hash=True):
     namespace_selector: Selector | None = None
 
     def within(self, namespace: str) -> PodAffinityTerm:
-        """Return the term of a pod in this namespace.
+        """Return this term as a term of a pod in ``namespace``.
 
-        If the term has neither namespaces nor a namespace selector, this namespace is filled in.
+        If the term has neither namespaces nor a namespace selector, ``namespace`` is filled in.
         """
         if self.namespaces or self.namespace_selector is not None:
             return self
@@ -86,9 +86,9 @@ class PreferredPodTerm(Struct, frozen=True, gc=False, cache_hash=True):
 class PodAffinity(Struct, frozen=True, cache_hash=True):
     """All affinity and anti-affinity terms of a pod.
 
-    If a list of terms has an invalid selector, no term of this list is here, and ``invalid`` is the error.
-    ``preferred``: the terms of ``podAffinity``, then of ``podAntiAffinity``. ``has_preferred`` is true if the pod has
-    any preferred terms, valid or not.
+    The spec has four lists of terms. If a list has an invalid selector, all its terms are omitted, and ``invalid`` has
+    the error; ``invalid`` is empty if all selectors are valid. ``preferred``: the terms of ``podAffinity``, then of
+    ``podAntiAffinity``. ``has_preferred`` is true if the pod has any preferred terms, valid or not.
     """
 
     required: tuple[PodAffinityTerm, ...] = ()
@@ -98,7 +98,7 @@ class PodAffinity(Struct, frozen=True, cache_hash=True):
     invalid: str = ""
 
     def within(self, namespace: str) -> PodAffinity:
-        """Return the terms of a pod in this namespace; see ``PodAffinityTerm.within``."""
+        """Return these terms as terms of a pod in ``namespace``; see ``PodAffinityTerm.within``."""
         return PodAffinity(
             tuple(it.within(namespace) for it in self.required),
             tuple(it.within(namespace) for it in self.required_anti),

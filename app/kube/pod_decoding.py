@@ -107,7 +107,7 @@ class _WaitingPodSpecObject(_PodSpecObject):
 
 
 class WaitingPodObject(PodObject):
-    """Pod in JSON without containers, for the part ``PENDING_VOLUMES``, alone or together with ``DELETION_COST``."""
+    """Pod in JSON with volumes, used if ``PENDING_VOLUMES`` is the only part of the spec that plugins declare."""
 
     spec: _WaitingPodSpecObject | None = None
 
@@ -205,7 +205,7 @@ def _interned(
     spread: tuple[TopologySpreadConstraint, ...],
     oversized: tuple[str, ...],
 ) -> PodSpec:
-    """Return the shared object with these field values."""
+    """Return the ``PodSpec`` with these field values. Equal specs share one object."""
     key = (
         sys.intern(wire.scheduler_name or DEFAULT_SCHEDULER_NAME),
         wire.priority or 0,
@@ -227,7 +227,7 @@ def _without_oversized(
 ) -> tuple[LabelSet, PodSpec]:
     """Return labels and spec of a pod, with empty values for oversized fields, which ``PodSpec.oversized`` names.
 
-    ``oversized_parts``: oversized fields that are read for ``parts``.
+    ``oversized_parts``: names of oversized fields that ``parts`` would need.
     """
     oversized: list[str] = []
 
@@ -255,7 +255,7 @@ def slim_pod(
 ) -> Pod:
     """Convert the wire form of a pod to ``Pod``, with the optional ``parts`` and ``lifecycle``.
 
-    ``oversized``: names of oversized fields; parts that are read from them are empty. Raises
+    ``oversized``: names of oversized fields that ``parts`` would need; these parts are empty. Raises
     ``msgspec.ValidationError``, which names the invalid field.
     """
     meta, spec, status = pod.metadata, pod.spec or _NO_SPEC, pod.status or _NO_STATUS
@@ -317,7 +317,7 @@ def whole_pods(wanted: frozenset[Extra]) -> tuple[type[PodObject], Callable[[Any
 
 
 def _with_cost(kind: type[PodObject], slim: Callable[[Any], Pod]) -> tuple[type[PodObject], Callable[[Any], Pod]]:
-    """Return the type, and a function like ``slim`` that also reads the deletion cost."""
+    """Return ``kind``, and a function like ``slim`` that also reads the deletion cost."""
 
     def with_cost(pod: PodObject) -> Pod:
         slimmed, cost = slim(pod), deletion_cost_of(pod.metadata.annotations)

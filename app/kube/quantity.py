@@ -87,14 +87,20 @@ class Quantity(Struct, frozen=True, gc=False):
         return self._of_wide(scale - self.scale) if self.wide else self._of_narrow(scale - self.scale)
 
     def _of_narrow(self, places: int) -> int:
-        """Round away from zero. On overflow, wrap if Go multiplies once; return 0 if it multiplies repeatedly."""
+        """Return ``unscaled / 10**places`` for the 64-bit form, rounded away from zero.
+
+        On overflow, the result wraps if Go multiplies once, and is 0 if Go multiplies repeatedly.
+        """
         if places > 0:
             return _away_from_zero(self.unscaled, _power(places))
         scaled = self.unscaled * _power(-places)
         return scaled if _fits(scaled) else _wrapped(scaled) if -places in _SINGLE_MULTIPLICATIONS else 0
 
     def _of_wide(self, places: int) -> int:
-        """Round up. As in Go, most negative numbers with a remainder get 1 too much: -1.5 becomes 0."""
+        """Return ``unscaled / 10**places`` for the form of more than 64 bits, rounded up.
+
+        As in Go, most negative numbers with a remainder get 1 too much: -1.5 becomes 0.
+        """
         unscaled = self.unscaled
         if places <= 0:
             # Go computes int64(math.Pow10(n)). On amd64, this is -2**63 if the power exceeds 64 bits.

@@ -152,9 +152,10 @@ def is_extended_resource(name: str) -> bool:
 
 
 def _listed(amounts: Mapping[str, Quantity]) -> dict[str, int]:
-    """Convert to integers. Resources with amount 0, and resources that kube-scheduler does not track, are omitted.
+    """Return ``amounts`` as integers in the units of ``ResourceList``.
 
-    Resources with a name of more than ``_LONGEST_NAME`` characters are omitted, too.
+    Omitted are resources with amount 0, resources that kube-scheduler does not track, and resources with a name of more
+    than ``_LONGEST_NAME`` characters.
     """
     integers = {
         name: it.milli_value() if name == CPU else it.value()
@@ -282,9 +283,9 @@ class _EffectiveRequests:
         return total
 
     def _while_starting(self, total: Amounts, defaults: Mapping[str, Quantity]) -> Amounts:
-        """Return, by resource, the largest sum of an init container and the sidecars before it.
+        """Return, by resource, the largest sum of the requests of an init container and of the sidecars before it.
 
-        Also add the sidecars to ``total``.
+        Also add the requests of the sidecars to ``total``.
         """
         most: Amounts = {}
         running: Amounts = {}

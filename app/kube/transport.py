@@ -321,7 +321,7 @@ def _network(access: Access) -> httpx.AsyncBaseTransport:
 
 
 def _same_peer(known: Access | None, access: Access) -> bool:
-    """Return whether both have the same proxy and certificates."""
+    """Return whether ``known`` is set and has the same proxy and certificates as ``access``."""
     return known is not None and known.tls is access.tls and known.proxy == access.proxy
 
 

@@ -89,7 +89,7 @@ class PodVolume(Struct, frozen=True, gc=False):
 
 
 class Disks:
-    """Index of one pod's disks by image: locations of all disks, and of disks that the pod uses exclusively."""
+    """Locations of one pod's disks, by ``Disk.image``: of all disks, and of those that the pod uses exclusively."""
 
     __slots__ = ("_at",)
 
@@ -257,7 +257,7 @@ def _read(decoder: Decoder[T | None], raw: Raw) -> T | None:
 def _migrated(
     source: VolumeSources, gce: _GceDiskObject | None, ebs: _VolumeIdObject | None
 ) -> tuple[MigratedVolume | None, str]:
-    """Return (CSI equivalent of an in-tree volume or ``None``, error of the translation or ``""``)."""
+    """Return (CSI equivalent, ``""``); (``None``, error) if not translatable; (``None``, ``""``) if not in-tree."""
     try:
         if gce is not None:
             return csi_migration.gce_disk(gce.pd_name or ""), ""
