@@ -27,7 +27,7 @@ _SPREAD: Final = "PodTopologySpread"
 _STICKY: Final = "StickyNode"
 _GROUP: Final = "kubescheduler.config.k8s.io/"
 _VERBS: Final[Mapping[str, str]] = {"filter": "filterVerb", "score": "prioritizeVerb"}
-"""Field of an extender that configures the verb for an extension point, by extension point."""
+"""Field of an extender's configuration that names its verb, by extension point."""
 
 _EVERYWHERE: Final = "multiPoint"
 _POINTS: Final = (_EVERYWHERE, "preFilter", "filter", "preScore", "score")
@@ -38,7 +38,7 @@ _BIND_VERB: Final = "bindVerb"
 _RESERVE: Final = "reserve"
 
 _EFFECTS: Final[Mapping[str, str]] = {"filter": "hard constraints", "score": "soft constraints"}
-"""Constraints that PodTopologySpread implements at an extension point."""
+"""Constraints that PodTopologySpread implements, by extension point, as text for messages."""
 
 
 def is_scheduler(document: Mapping[str, Any]) -> bool:
@@ -112,9 +112,9 @@ class Pairing(Struct, frozen=True):
 
 
 def pairings(schedulers: Sequence[ManifestObject], homeports: Sequence[ManifestObject]) -> Iterator[Pairing]:
-    """Pair each scheduler's configuration with the Homeport configuration in the same file, else in any file.
+    """Pair each scheduler's configuration with the Homeport configuration in its file, or else in any file.
 
-    A scheduler is left out if no Homeport configuration is possible, or if several are.
+    A scheduler is left out if there is no Homeport configuration to choose, or more than one.
     """
     for scheduler in schedulers:
         candidates = [it for it in homeports if it.file == scheduler.file] or homeports
@@ -235,7 +235,7 @@ def _scheduler_profile(document: Mapping[str, Any], place: Place, registry: Regi
 
 
 def _known(plugin_set: Any, registry: Registry) -> Any:
-    """Return a plugin set that enables only plugins of Homeport and default plugins of kube-scheduler."""
+    """Return the plugin set without enabled plugins that neither Homeport nor the default kube-scheduler has."""
     if not isinstance(plugin_set, dict):
         return plugin_set
     ours = [
@@ -245,7 +245,7 @@ def _known(plugin_set: Any, registry: Registry) -> Any:
 
 
 def _with_required(everywhere: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return ``multiPoint`` with the required plugins. The original profile can have them at other points."""
+    """Return the plugin set of ``multiPoint`` with ``_REQUIRED``. The profile can enable them outside ``_POINTS``."""
     enabled = [it for it in _named(everywhere, "enabled") if it["name"] not in _REQUIRED]
     disabled = [it for it in _named(everywhere, "disabled") if it["name"] not in _REQUIRED]
     return {"enabled": [*enabled, *({"name": it} for it in _REQUIRED)], "disabled": disabled}

@@ -34,7 +34,7 @@ class ClusterFacts:
         self._usable: dict[tuple[object, ...], Mapping[str, int]] = {}
 
     def has_key(self, key: str) -> bool:
-        """Return true if any node has the label."""
+        """Return true if any node has the label ``key``."""
         return bool(self._values(key))
 
     def all_domains(self, key: str) -> int:

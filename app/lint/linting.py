@@ -55,7 +55,7 @@ class LintReport(Struct, frozen=True):
 class Linter:
     """Collects the findings of one run. ``registry``: all plugins of Homeport. ``facts``: ``None`` without a cluster.
 
-    ``namespace``: namespace of manifests that name none. The constraints of such manifests count its pods.
+    ``namespace``: namespace of manifests that name none. Their constraints count the pods of this namespace.
     """
 
     def __init__(self, registry: Registry, facts: ClusterFacts | None, namespace: str = "") -> None:
@@ -144,7 +144,7 @@ class Linter:
         self._add_all(manifest, self._of_workload(workload), ignored)
 
     def _of_workload(self, workload: LintedWorkload) -> Iterator[Mistaken]:
-        """Yield the mistakes of all rules in a workload."""
+        """Yield the mistakes that the rules find in a workload."""
         options = self._options_of(workload)
         if options is not None:
             workload = with_profile_fields(workload, options.defaults)
@@ -207,7 +207,7 @@ class Linter:
         return taken
 
     def _break(self, manifest: ManifestObject, error: Exception) -> None:
-        """Add an object to the broken parts, because of an error."""
+        """Add a message about an object and its error to the broken parts, unless it is there already."""
         place = error.place if isinstance(error, BadField) else ()
         text = str(error) if isinstance(error, BadField) else _unexpected(error)
         named = f"{manifest.value['kind']} {_name(manifest)}"

@@ -27,7 +27,7 @@ _HASH: Final = "pod-template-hash"
 
 
 def _decoder(api_version: str, kind: str) -> Kind[LintedWorkload]:
-    """Return a kind whose objects are decoded as workloads, for the rules."""
+    """Return a ``Kind`` that decodes objects of this kind to ``LintedWorkload``."""
 
     def decode(raw: bytes | Raw) -> LintedWorkload:
         document = {**_JSON.decode(raw), "apiVersion": api_version, "kind": kind}

@@ -157,7 +157,7 @@ def _ignored(text: str) -> frozenset[str]:
 
 
 def _ignored_by_item(text: str, above: int, starts: list[int]) -> dict[int, frozenset[str]]:
-    """Return the rule ids in comments by item of a List.
+    """Return, by index of an item of a List, the rule ids in its comments.
 
     A line that is only a comment belongs to the item of the next line with content. ``starts``: first line of each
     item.

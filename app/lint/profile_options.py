@@ -16,9 +16,9 @@ _MOST_SHOWN: Final = 5
 
 
 def with_profile_fields(workload: LintedWorkload, missing: Any) -> LintedWorkload:
-    """Return the workload with the profile's values of fields that its constraints leave out.
+    """Return the workload, with the fields that its constraints leave out filled in from ``missing``.
 
-    The constraints keep their order. ``missing``: value of ``beyond.defaults``; ``None`` changes nothing.
+    The constraints keep their order. ``missing``: the profile's ``beyond.defaults``; ``None`` changes nothing.
     """
     pod: Pod | None = workload.pod
     if missing is None or pod is None or not pod.spec.spread:

@@ -34,13 +34,13 @@ _ADDED_BY: Final = {
     "CronJob": {"batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name"},
     "VirtualMachine": {"kubevirt.io/created-by", "kubevirt.io/domain", "vm.kubevirt.io/name"},
 }
-"""Labels that a controller adds to those of the pod template, by kind of the controller."""
+"""Labels that a controller adds to those of the pod template, by kind of the workload."""
 
 _HASH: Final = "pod-template-hash"
 
 
 def of_template(workload: LintedWorkload) -> Iterator[Mistaken]:
-    """Yield the mistakes in a workload that need no cluster."""
+    """Yield the mistakes in a workload that can be found without a cluster."""
     yield from _mismatches(workload)
     yield from _duplicates(workload)
     yield from _previous_revisions(workload)
