@@ -31,7 +31,7 @@ _EXPECTED_SECONDS: Final = 1.0
 """Seconds for which a bind is expected."""
 
 _LEAST_SHARE: Final = 1 / 16
-"""Smallest maximum wait, as a fraction of ``wait_seconds``. A wait in vain halves the maximum wait, down to this."""
+"""Lower bound of the maximum wait, as a fraction of ``wait_seconds``. A wait in vain halves the maximum wait."""
 
 _MOST_OTHERS: Final = 8
 """Maximum number of pods that ``wait`` returns. The decision then assumes these pods on their possible nodes.

@@ -1,8 +1,8 @@
-"""Waiting pods for which a hard spread constraint is judged as soft, because it alone has kept them waiting for long.
+"""Waiting pods for which a hard spread constraint is judged as soft.
 
-This is the fallback of a profile. A background task of the leader writes the table between evaluations, and
-PodTopologySpread reads it. So the relaxed constraints are an input of each verdict, like the pod, and the signature of
-the verdict covers them.
+Without this constraint, a node would have fit for long. This is the fallback of a profile. A background task of the
+leader writes the table between evaluations, and PodTopologySpread reads it. So the relaxed constraints are an input of
+each verdict, like the pod, and the signature of the verdict covers them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FallbackTable:
         return self._after.get(profile)
 
     def relaxed(self, uid: str) -> frozenset[str]:
-        """Return the topology keys of the pod's constraints that are soft now."""
+        """Return the topology keys of the pod's constraints that are soft now; within ``assumed_relaxed``, its keys."""
         assumed = _ASSUMED.get()
         if assumed is not None:
             return assumed

@@ -1,4 +1,4 @@
-"""Domains of topology keys that a profile knows, even while a domain has no node. They never affect a verdict."""
+"""Domains that a profile knows even while they have no node, by topology key. They never affect a verdict."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DomainTable:
         self._profiles[profile] = _ProfileDomains(domains, remember)
 
     def keys(self, profile: str, keys: Collection[str]) -> Collection[str]:
-        """Return the topology keys among ``keys`` of which the profile can know domains without a node."""
+        """Return the topology keys among ``keys`` for which ``missing`` can return domains."""
         known = self._profiles.get(profile)
         if known is None:
             return ()
@@ -94,7 +94,7 @@ class DomainsOfProfile:
 
 
 class SpreadTables(Struct, frozen=True):
-    """Tables for the options of PodTopologySpread, for all profiles of the service."""
+    """Tables for ``beyond.fallback`` and the known domains of PodTopologySpread, for all profiles of the service."""
 
     fallbacks: FallbackTable
     domains: DomainTable
@@ -102,6 +102,6 @@ class SpreadTables(Struct, frozen=True):
     def context_of(
         self, profile: str, serves: Callable[[str], bool], is_sample: Callable[[int], bool]
     ) -> ProfileContext:
-        """Return the services for the plugins of a profile."""
+        """Return the context for the plugins of a profile, with its views of the tables."""
         fallbacks, domains = self.fallbacks.of(profile), self.domains.of(profile)
         return ProfileContext(serves, is_sample=is_sample, fallbacks=fallbacks, known_domains=domains)

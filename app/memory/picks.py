@@ -55,9 +55,10 @@ class Picks:
         self._picks = Newest[str, _Pick](_MOST)
 
     def requested(self, uid: str, generation: int) -> None:
-        """Record a filter request about the pod. ``generation``: the current ``Cluster.generation``.
+        """Count the pod's pick as failed, and forget it, if this filter request about the pod is not a retry.
 
-        Count the earlier pick as failed, and forget it, if the generation has changed or the time for a retry is over.
+        It is a retry within ``SAME_SECONDS`` of the pick, while ``Cluster.generation`` is the same. ``generation``: its
+        current value.
         """
         known = self._picks.get(uid)
         if known is not None and (known.generation != generation or self._clock() >= known.until):

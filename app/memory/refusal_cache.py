@@ -45,7 +45,7 @@ _MOST_VERDICT_BYTES: Final = 30 << 20
 
 _VERDICT_BYTES: Final = 1000
 _NAME_BYTES: Final = 100
-"""Estimated bytes of a ``_Rejections`` or ``_Refusal``, and of each name in it.
+"""Estimated bytes of a ``_Rejections`` or ``_Refusal`` (``_VERDICT_BYTES``), and of each name in it (``_NAME_BYTES``).
 
 The encoded entries are not included, because all verdicts share them (``_MOST_ENTRIES``).
 """
@@ -209,7 +209,7 @@ class RefusalCache:
     ) -> None:
         """Count a computed refusal, and store it if it can be used again.
 
-        ``names``: all requested nodes. ``rejected``: their statuses. ``lasts``: see ``SearchResult``; if false, nothing
+        ``names``: all requested nodes. ``rejected``: status of each. ``lasts``: see ``SearchResult``; if false, nothing
         is stored. The caller must not await between the evaluation and this call. Raises ``PluginError``.
         """
         self._computed.inc()
