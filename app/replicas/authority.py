@@ -253,7 +253,7 @@ class Authority:
     async def _provide(self) -> None:
         """Store the scheduler's client pair and the authority's certificates in the Secret that the scheduler mounts.
 
-        A stored certificate that is current is kept.
+        A stored client pair is kept while ``_is_good`` is true for it.
         """
         spec = self._spec
         secret = await self._read(spec.client_secret)

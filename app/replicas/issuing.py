@@ -161,7 +161,7 @@ def authority_info(authority: Pair) -> CertificateInfo:
 
 
 def is_issued_by(authority: Pair, pair: Pair) -> bool:
-    """Return true if the key matches the certificate and this authority's first certificate issued it."""
+    """Return true if the first certificate of ``authority`` issued that of ``pair``, and both match their keys."""
     try:
         issuer, _ = _read(authority)
         certificate, _ = _read(pair)

@@ -64,7 +64,7 @@ def post_seconds(lease_duration: float) -> float:
 
 
 class _Tenure(NamedTuple):
-    """Another process can believe until ``until`` that it leads. By ``safe_at``, its last Binding has timed out."""
+    """Tenure of another process, which ends at ``until``. By ``safe_at``, its last Binding has timed out."""
 
     until: float = -inf
     safe_at: float = -inf
@@ -227,7 +227,7 @@ class Election:
         return by_us and self.record is not None and self.record.holder == self.identity and not self._resigned
 
     def writing(self) -> dict[str, Any]:
-        """Return the Lease with this replica as holder; the caller must send it now, because its send time is set.
+        """Return the Lease with this replica as holder. The caller must send it at once: its tenure begins now.
 
         Its ``resourceVersion`` is that of the last seen Lease; it has none if the Lease must be created.
         """
@@ -264,7 +264,7 @@ class Election:
         return record.callers if record.callers is not None else ALL_CALLERS
 
     def resignation(self) -> dict[str, Any]:
-        """Return the Lease without a holder, and stop leading at once, even if the write fails."""
+        """Stop leading at once. Return the Lease without a holder, which the caller must send."""
         self._retired = self._resigned = True
         self._stop_leading()
         record = self.record

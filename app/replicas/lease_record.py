@@ -23,7 +23,7 @@ SCHEDULERS: Final = f"{ANNOTATION_DOMAIN}schedulers"
 
 _LONGEST_ADDRESS: Final = 253 + len(":65535")
 _LONGEST_TIME: Final = 64
-"""Maximum lengths of the address and of the time in characters. Longer values are treated as missing."""
+"""Maximum characters of the address and of ``acquireTime``. Longer values are treated as missing."""
 
 
 class _LeaseMeta(Struct, rename="camel"):
