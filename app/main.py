@@ -593,7 +593,7 @@ class HomeportService:
         return self._web(self._endpoints(), (*self._acting(), *self._reading()), self._lifespan)
 
     def listeners(self) -> tuple[Web, list[Listener]]:
-        """Open all listeners; return them and the application that starts and stops the other parts.
+        """Open all listeners. Return the application that starts and stops the other parts, and the listeners.
 
         Raises ``OSError`` if an address cannot be used."""
         settings = self._settings
