@@ -14,7 +14,7 @@ from app.kube.requests import ResourceList
 from app.kube.volumes import PodVolume
 
 _NONE_TAKEN: Final[dict[str, int]] = {}
-"""Value for a port that is not in use on any address."""
+"""Number of pods by address, for a port that no pod uses."""
 
 _STAMPS: Final = itertools.count(1)
 """Source of stamps; no stamp is used twice."""
