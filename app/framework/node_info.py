@@ -63,7 +63,7 @@ class NodeInfo:
 
     @property
     def mounts_stamp(self) -> int:
-        """Stamp that changes with ``mounts``; equal stamps mean equal mounts, on copies too (``Part.VOLUMES``)."""
+        """Stamp that changes with ``mounts``. A copy with an equal stamp has equal mounts (``Part.VOLUMES``)."""
         return self.totals.mounts_stamp
 
     @property

@@ -148,9 +148,7 @@ class Totals:
 
     @property
     def mounts_stamp(self) -> int:
-        """Stamp that changes with ``mounts``. Stamps are never reused, so equal stamps mean equal mounts, on copies
-        too.
-        """
+        """Stamp that changes with ``mounts``. None is used twice, so a copy with an equal stamp has equal mounts."""
         return self._mounts_stamp if Extra.VOLUMES in self._extras else _missing(Extra.VOLUMES)
 
     def copy(self) -> Totals:
