@@ -56,7 +56,7 @@ class ApiUncachedReader:
             raise OSError(str(cause)) from cause
 
     async def node(self, core: CoreV1, name: str) -> NodeInfo | None:
-        """Return the node with all bound, unfinished pods; ``None`` if it does not exist.
+        """Return the node with all unfinished pods that are bound to it; ``None`` if the node does not exist.
 
         Raises ``OSError`` if the node or its pods cannot be read.
         """

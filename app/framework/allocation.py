@@ -27,7 +27,7 @@ _DRA_SINCE: Final = "1.36"
 """First Kubernetes release in which DeviceClasses can back extended resources by default (DRAExtendedResource)."""
 
 _IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
-"""Prefix of implicit extended resources. A DeviceClass backs the resource named by this prefix and its own name."""
+"""Prefix of implicit extended resources: a DeviceClass ``gpu`` backs the resource that is this prefix and ``gpu``."""
 
 
 def int64(number: int) -> int:
@@ -64,8 +64,8 @@ CPU_AND_MEMORY: Final = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
 class DeviceClassResources:
     """Set of the extended resources that DeviceClasses back; empty for a ``release`` before 1.36.
 
-    Devices of such a class are allocated for a request of the resource. So if a node lacks the resource, the plugin
-    DynamicResources decides whether the pod fits.
+    A pod that requests such a resource can get devices of the DeviceClass instead. So if a node lacks the resource, the
+    plugin DynamicResources decides whether the pod fits.
     """
 
     def __init__(self, objects: Objects, release: str) -> None:
@@ -125,7 +125,7 @@ class Comparison:
         return self
 
     def uses(self, node: NodeInfo, *, non_zero: bool) -> list[Use]:
-        """Return the amounts of each compared resource that the node has.
+        """Return a ``Use`` for each compared resource, except resources that the node lacks.
 
         ``non_zero``: for cpu and memory, the node's pods count with default requests for containers that have none.
         Raises ``NotCounted`` if the node lacks a resource that a DeviceClass backs.

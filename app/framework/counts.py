@@ -193,8 +193,9 @@ class Counts(Protocol):
         ...
 
     def outside(self, topology_key: str, blocked: Collection[str], names: Sequence[str]) -> list[str]:
-        """Return the ``names`` of existing nodes that have the label with a value not in ``blocked``, in the same
-        order.
+        """Return the nodes in ``names``, in order, whose label ``topology_key`` has a value that is not in ``blocked``.
+
+        Nodes without the label, and nodes that the snapshot does not have, are left out.
         """
         ...
 
@@ -234,7 +235,7 @@ class PodTerms(Protocol):
 
 
 class NoPodTerms:
-    """Implements ``PodTerms`` where no plugin declares ``Part.POD_AFFINITY``."""
+    """``PodTerms`` if no plugin declares ``Part.POD_AFFINITY``: every query raises ``NotDecoded``."""
 
     def peers(self, peers: Peers, topology_key: str) -> NoReturn:
         raise NotDecoded(Extra.POD_AFFINITY)

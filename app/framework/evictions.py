@@ -98,13 +98,13 @@ class BudgetLedger:
                 state.missing.add(pod.uid)
 
     def restore(self, pod: Pod) -> None:
-        """Count the new pod that is placed in the stead of ``pod`` as ready."""
+        """Undo ``remove`` for ``pod``, because a new pod is placed in its stead and counts as ready."""
         for state in self.guarding(pod):
             state.missing.discard(pod.uid)
 
 
 def refusal_of(pod: Pod, guarding: Sequence[BudgetState]) -> str:
-    """Return why the Eviction API refuses to evict a pod with these budgets; empty if it does not refuse."""
+    """Return why the Eviction API refuses to evict a pod with the budgets ``guarding``; empty if it does not refuse."""
     if not guarding or _is_unguarded(pod):
         return ""
     if len(guarding) > 1:

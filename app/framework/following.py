@@ -49,7 +49,7 @@ class Following:
             raise Unprepared(self._steps())
 
     def _add_changes(self, version: int) -> None:
-        """Queue the changes up to ``version``, or all objects if the changes are unknown."""
+        """Queue the objects that changed up to ``version``. If these are unknown, restart and queue all objects."""
         changed = self._objects.changed(self._kind, self._seen)
         if changed is None:
             self._restart()

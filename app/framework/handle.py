@@ -176,8 +176,8 @@ class KnownDomains(Protocol):
     """Domains of topology keys that a profile knows, also while no node is in them. They never affect a verdict."""
 
     def declare(self, domains: Mapping[str, Collection[str]], remember: float | None) -> None:
-        """Declare domains by topology key. ``remember``: seconds for which a domain stays known after its last node is
-        gone; with ``None`` only declared domains are known.
+        """Declare domains by topology key, which stay known. ``remember``: seconds for which other domains stay known
+        after their last node is gone; ``None`` if they do not.
         """
         ...
 

@@ -63,7 +63,7 @@ class NodeInfo:
 
     @property
     def mounts_stamp(self) -> int:
-        """Stamp that changes with ``mounts``; equal stamps mean equal mounts, on copies too (``Part.VOLUMES``)."""
+        """Stamp that changes with ``mounts``. A copy with an equal stamp has equal mounts (``Part.VOLUMES``)."""
         return self.totals.mounts_stamp
 
     @property
@@ -97,13 +97,13 @@ class NodeInfo:
         return NodeInfo(self.node, stay, self._totals and self._totals_without(uids))
 
     def drop(self, uid: str) -> None:
-        """Remove a pod from this copy. Raises ``KeyError`` if the copy does not have the pod."""
+        """Remove a pod from this node info, which must be a copy. Raises ``KeyError`` if it does not have the pod."""
         pod = self.pods.pop(uid)
         if self._totals is not None:
             self._totals.add(pod, -1)
 
     def put(self, pod: Pod) -> None:
-        """Add a pod to this copy, which must not have a pod with the same UID."""
+        """Add a pod to this node info, which must be a copy, and must not have a pod with the same UID."""
         self.pods[pod.uid] = pod
         if self._totals is not None:
             self._totals.add(pod)
@@ -202,23 +202,24 @@ class Candidates:
         return self._set
 
     def without(self, names: Collection[str]) -> Candidates:
-        """Return the candidates that are not in ``names``, in the same order."""
+        """Return these candidates without the nodes in ``names``. The order does not change."""
         if not names:
             return self
         return Candidates(list(filterfalse(names.__contains__, self.names)), self._info, self.sent)
 
     def seen_as(self, view: Callable[[NodeInfo], NodeInfo]) -> Candidates:
-        """Return candidates of the same names, with ``view`` applied to each node info."""
+        """Return these candidates with each node info replaced by the result of ``view``. ``sent`` is not replaced."""
         info = self._info
         return Candidates(self.names, lambda name: view(info(name)), self.sent)
 
     def among(self, names: Sequence[str]) -> Candidates:
-        """Return candidates with these ``names``, in their order."""
+        """Return candidates for the nodes in ``names``, in the order of ``names``."""
         return Candidates(names, self._info, self.sent)
 
     def values(self, key: str, known: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the value of the label ``key`` by node. ``known``: the snapshot's values, which are replaced for nodes
-        in ``sent``.
+        """Return ``known`` with the values of the nodes in ``sent`` replaced by those that the request sent.
+
+        ``known``: value of the label ``key`` by node name, for all nodes of the snapshot that have the label.
         """
         if not self.sent:
             return known

@@ -73,10 +73,10 @@ class Objects(Protocol):
         ...
 
     def by_claim(self) -> Mapping[str, Mapping[str, Pod]]:
-        """Return pods by claim (``namespace/name``), then by pod UID. Claims of ephemeral volumes are absent.
+        """Return all pods that name a claim, by claim (``namespace/name``), then by pod UID.
 
-        The mapping is live, so call this once, when the plugin is created. Raises ``LookupError`` unless a plugin of
-        some profile declares ``Part.VOLUMES``.
+        Ephemeral volumes name no claim. The mapping is live, so call this once, when the plugin is created. Raises
+        ``LookupError`` unless a plugin of some profile declares ``Part.VOLUMES``.
         """
         ...
 
@@ -148,8 +148,8 @@ class Binder(Protocol):
     """Binds pods to nodes. Each Binding has the pod's UID and resourceVersion as preconditions.
 
     If the outcome of a Binding is unknown, the pod is read to find out. A bind plugin must use the binder only within
-    ``BindPlugin.bind`` or a task started there, and only for the same pod and node. The decision is checked again
-    immediately before the Binding is sent.
+    ``BindPlugin.bind`` or a task started there, and only for the pod and node of that call. The decision is checked
+    again immediately before the Binding is sent.
     """
 
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:

@@ -98,5 +98,5 @@ def extras_of(parts: Iterable[Part]) -> frozenset[Extra]:
 
 
 def paths_of_pod(parts: Iterable[Part]) -> tuple[str, ...]:
-    """Return the sorted attribute paths of the parts that a pod has."""
+    """Return the attribute paths of ``parts``, sorted, without the parts that only nodes have."""
     return tuple(sorted(part.value for part in parts if not part.value.startswith(_OF_NODES)))

@@ -239,8 +239,8 @@ class PreScorePlugin(Plugin, Protocol):
 
     @abstractmethod
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """Prepare ``state`` for scoring. Return Success, or Skip to omit this plugin's score. Any other status is an
-        Error.
+        """Prepare ``state`` for scoring. Return Success, or Skip to omit this plugin's score. After any other
+        status, the evaluation fails.
         """
         ...
 

@@ -14,7 +14,7 @@ from app.kube.requests import ResourceList
 from app.kube.volumes import PodVolume
 
 _NONE_TAKEN: Final[dict[str, int]] = {}
-"""Value for a port that is not in use on any address."""
+"""Number of pods by address, for a port that no pod uses."""
 
 _STAMPS: Final = itertools.count(1)
 """Source of stamps; no stamp is used twice."""
@@ -148,9 +148,7 @@ class Totals:
 
     @property
     def mounts_stamp(self) -> int:
-        """Stamp that changes with ``mounts``. Stamps are never reused, so equal stamps mean equal mounts, on copies
-        too.
-        """
+        """Stamp that changes with ``mounts``. None is used twice, so a copy with an equal stamp has equal mounts."""
         return self._mounts_stamp if Extra.VOLUMES in self._extras else _missing(Extra.VOLUMES)
 
     def copy(self) -> Totals:

@@ -50,7 +50,7 @@ class ScoreClasses(Struct, frozen=True):
 
     @classmethod
     def by_value(cls, scores: Sequence[int]) -> Self:
-        """Create a class for each distinct score."""
+        """Return the ``ScoreClasses`` of nodes with these scores. Nodes with equal scores form a class."""
         return cls(scores, {value: value for value in set(scores)}, all_used=True)
 
     def classes(self) -> Set[Hashable]:

@@ -55,7 +55,7 @@ class State(StrEnum):
     """A bound volume of the pod cannot be reached from the home."""
 
     OTHER_MACHINE = "other_machine"
-    """A node of that name exists, but is another host; only with ``identity: machine``."""
+    """A node with the name of the home exists, but is another host; only with ``identity: machine``."""
 
     GONE = "gone"
     """The node does not exist."""

@@ -19,7 +19,7 @@ class Restart(Enum):
 
 
 ENDING: frozenset[Restart] = frozenset((Restart.HOME, Restart.GRACE))
-"""Conditions of pods that can start anywhere after their grace period."""
+"""Conditions that end with the grace period: after it, the pod can start anywhere."""
 
 
 def restart_condition(home: Home, node: str) -> Restart:

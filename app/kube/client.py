@@ -260,7 +260,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Post a review, for example a SelfSubjectAccessReview. Errors are those of a read: nothing is stored."""
+        """Post a review, for example a SelfSubjectAccessReview. It raises the errors of a read: it stores nothing."""
         return await self._transport.send(review_request(path, body), timeout)
 
     def watch(

@@ -223,7 +223,7 @@ class Connections:
             self._slots.release()
 
     async def connect(self, protocol: Callable[[], P], seconds: float = CONNECT_SECONDS) -> P:
-        """Open a new connection within ``seconds``, without a slot of the pool. Raises ``NotConnected``."""
+        """Open a new connection within ``seconds``. It takes no slot of the pool. Raises ``NotConnected``."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):

@@ -43,8 +43,8 @@ T = TypeVar("T")
 class TopologySpreadConstraint(Struct, frozen=True, gc=False):
     """Entry of ``spec.topologySpreadConstraints``.
 
-    ``selector`` is ``None`` if the selector is absent or null, which matches no pod, and if it is invalid. ``invalid``
-    is the parse error of an invalid selector; plugins return this error in their verdict.
+    ``selector`` is ``None`` if it is absent, null or invalid. An absent or null selector matches no pod. ``invalid`` is
+    the parse error of an invalid selector, else empty; plugins return this error in their verdict.
     """
 
     max_skew: int
@@ -128,7 +128,7 @@ class PodSpec(Struct, frozen=True, eq=False, weakref=True):
 
     @property
     def volumes(self) -> tuple[PodVolume, ...]:
-        """Volumes of the pod that affect its placement."""
+        """Volumes of the pod that have a claim or name a disk."""
         return _declared(self.parts.volumes, Extra.VOLUMES)
 
     @property
@@ -272,12 +272,12 @@ def is_same(node: Node, other: Node) -> bool:
 
 
 def is_same_spec(spec: PodSpec, other: PodSpec) -> bool:
-    """Return whether two specs have equal fields, although ``PodSpec`` compares by identity."""
+    """Return whether two specs have equal fields. (The operator ``==`` compares specs by identity.)"""
     return spec is other or _values(spec) == _values(other)
 
 
 def _values(value: Any) -> Any:
-    """Return the fields of a struct that compares by identity; return any other value unchanged."""
+    """Return the field values of a struct that ``==`` compares by identity; return any other value unchanged."""
     if isinstance(value, PodSpec | PodParts | PodResources):
         return tuple(_values(it) for it in astuple(value))
     return value

@@ -109,7 +109,7 @@ class Source(Protocol):
 def source_of(kubeconfig: str, service_account: Path, context: str = "") -> Source:
     """Return the source of credentials: ``kubeconfig`` if it is not empty, else the service account of the pod.
 
-    Instead of the service account, it is ``~/.kube/config`` if the process has none, or if ``context`` is not empty.
+    ``~/.kube/config`` takes the place of the service account if there is none, or if ``context`` is not empty.
     """
     if kubeconfig:
         return Kubeconfig(kubeconfig, context)

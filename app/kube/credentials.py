@@ -87,7 +87,7 @@ def load(
     impersonated: str = "",
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Credentials:
-    """Return credentials after a check. Raises ``CredentialsError``.
+    """Check the credentials of a source and return them. Raises ``CredentialsError``.
 
     The source is ``kubeconfig`` if it is given, else ``$KUBECONFIG`` if it is set. Otherwise it is the service account,
     unless there is none or a ``context`` is given; then it is ``~/.kube/config``. ``kubeconfig`` can be a list of files

@@ -37,7 +37,10 @@ Files and vSphere volumes have been migrated too, but kube-scheduler does not tr
 """
 
 NOT_COUNTED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""Migrated plugins that kube-scheduler does not translate, so their volumes do not use up the limit of a CSI driver."""
+"""In-tree plugins that a CSI driver has replaced, but whose volumes do not count toward the limit of the driver.
+
+kube-scheduler does not translate their volumes.
+"""
 
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"

@@ -225,7 +225,7 @@ def _readers(extras: frozenset[Extra]) -> tuple[tuple[Callable[[Any, Any], Any] 
 
 
 def interned_parts(*key: Any) -> PodParts:
-    """Return the shared object with these field values, in the order of ``PodParts``."""
+    """Return the shared ``PodParts`` with the field values ``key``, in the order of the fields."""
     parts = _SHARED.get(key)
     if parts is None:
         parts = _SHARED[key] = PodParts(*key)

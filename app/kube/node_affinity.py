@@ -92,10 +92,10 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
         return NodeMatcher(self)
 
     def names(self) -> frozenset[str] | None:
-        """Return the node names in ``matchFields``. No other node can match.
+        """Return the node names that the In requirements on ``metadata.name`` allow. No other node can match.
 
-        Return ``None`` if a term has no In requirement on the name, or if there are no terms. The set is empty if, in
-        each term, the fields contradict each other.
+        Return ``None`` if a term has no such requirement, or if there are no terms. The set is empty if, in each term,
+        these requirements contradict each other.
         """
         names: frozenset[str] = frozenset()
         for term in self.terms or ():
@@ -106,7 +106,7 @@ class RequiredNodeAffinity(Struct, frozen=True, gc=False, cache_hash=True):
         return names if self.terms else None
 
     def label_keys(self) -> frozenset[str]:
-        """Return the keys of the node labels on which the result depends."""
+        """Return the keys of the node labels on which ``matches`` depends."""
         terms = (requirement.key for term in self.terms or () for requirement in term.expressions)
         return frozenset((*(key for key, _ in self.node_selector), *terms))
 
