@@ -74,5 +74,5 @@ def notes(answer: Json) -> Iterator[str]:
 
 
 def tied(others: int) -> str:
-    """Return the remark on ``others``, the number of other nodes with the same score; at least 1."""
+    """Return the remark that ``others`` more nodes, at least 1, have the score of the named node."""
     return "or another node with the same score" if others == 1 else f"or one of {others} others with the same score"
