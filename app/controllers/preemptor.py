@@ -16,7 +16,7 @@ from app.kube.core_v1 import Pod
 _MOST_NAMED: Final = 5
 _FIRST_DELAY_SECONDS: Final = 0.5
 LONGEST_DELAY_SECONDS: Final = 15.0
-"""Maximum delay between two attempts. It doubles from ``_FIRST_DELAY_SECONDS``."""
+"""Maximum delay between two attempts to evict others for a pod. It doubles from ``_FIRST_DELAY_SECONDS``."""
 
 _MOST_RETRIES: Final = 20
 """Maximum number of attempts that ``retry_later`` schedules for a pod. Their delays add up to four minutes.
@@ -48,7 +48,7 @@ class Preemptor:
         self._retries = 0
 
     async def is_called(self, seconds: float) -> bool:
-        """Wait for the next call for the pod; return false if none comes within ``seconds``."""
+        """Wait until ``moved`` is set; return false if it is not set within ``seconds``."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self.moved.wait(), seconds)
         return self.moved.is_set()
