@@ -230,7 +230,7 @@ class PreemptionController:
         return pod
 
     def _waiting(self, case: Preemptor) -> Pod | None:
-        """Return the cached pod if it waits for a node without a nomination; else ``None``."""
+        """Return the cached pod if it waits for a node and has no nomination; else ``None``."""
         pod = self._newest(case)
         return None if pod is None or pod.nominated_node_name else pod
 

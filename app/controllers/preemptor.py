@@ -100,13 +100,13 @@ class PriorityLock:
 
 
 def record_victim(events: EventRecorder, pod: Pod, victim: Pod, node: str) -> None:
-    """Record on a victim that it was evicted for ``pod``."""
+    """Write an Event on a victim that was evicted for ``pod``."""
     note = f"Preempted by pod {pod} on node {node}: only topology spread rejected that pod"
     events.event(Reference.to_pod(victim), Reference.to_pod(pod), "Normal", "Preempted", "Preempting", note)
 
 
 def record_preemptor(events: EventRecorder, pod: Pod, node: str, victims: Sequence[Pod]) -> None:
-    """Record on a pod that others were evicted for it. ``victims`` must not be empty."""
+    """Write an Event on the pod for which others were evicted. ``victims`` must not be empty."""
     named = ", ".join(map(str, victims[:_MOST_NAMED]))
     more = len(victims) - _MOST_NAMED
     named += f" and {more} more" if more > 0 else ""

@@ -62,7 +62,7 @@ The shorter time applies. So failed probes can be repeated before the snapshot i
 """
 
 _MANY: Final = 2000
-"""Minimum number of objects of a large kind. ``catch_up`` waits longer before it lists a large kind.
+"""A kind with at least this many objects is large. ``catch_up`` waits longer before it lists a large kind.
 
 Listing a large kind is slow, and its events are frequent.
 """

@@ -150,7 +150,7 @@ def _decoded(items: Iterable[Raw], source: str) -> Iterator[Any]:
 
 
 def _items(kind: str, api_version: Any, items: Iterable[Any], source: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the items of a list. An item without ``kind`` and ``apiVersion`` gets those of its list, as in a PodList."""
+    """Yield the items of a list. An item without ``kind`` and ``apiVersion`` gets those that the list implies."""
     defaults = {"apiVersion": api_version, "kind": kind.removesuffix("List")}
     for item in items:
         if not isinstance(item, dict):
