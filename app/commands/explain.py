@@ -177,9 +177,9 @@ def _reasons(reasons: Sequence[dict[str, Any]]) -> str:
 
 
 def _named(names: Sequence[str], total: int | None = None, *, most: int = _MOST_NAMED) -> str:
-    """Return the first names, and the number of other names.
+    """Return the first ``most`` names, and the number of the others, as text.
 
-    ``total``: number of all names; by default, that of ``names``.
+    ``total``: number of all names; by default, the length of ``names``.
     """
     more = (len(names) if total is None else total) - len(names[:most])
     return " ".join(names[:most]) + (f" and {more} more" if more else "")

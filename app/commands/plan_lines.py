@@ -51,7 +51,7 @@ def _soft(change: Json) -> str:
 
 
 def _pods(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """Return the numbers of pods by domain, as text: first the domains that change, with both numbers."""
+    """Return the number of pods in each domain as text. Changed domains come first, as ``zone-a 3 -> 2``."""
     changed = [it for it in sorted({*before, *after}) if before.get(it, 0) != after.get(it, 0)]
     same = [it for it in sorted({*before, *after}) if it not in changed]
     texts = [f"{it} {before.get(it, 0)} -> {after.get(it, 0)}" for it in changed] + [f"{it} {after[it]}" for it in same]
@@ -74,5 +74,5 @@ def notes(answer: Json) -> Iterator[str]:
 
 
 def tied(others: int) -> str:
-    """Return the remark on ``others``, the number of other nodes with the same score; at least 1."""
+    """Return the remark that ``others`` more nodes, at least 1, have the score of the named node."""
     return "or another node with the same score" if others == 1 else f"or one of {others} others with the same score"

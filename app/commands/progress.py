@@ -36,7 +36,7 @@ class ProgressLine:
         self._is_shown = False
 
     def show(self, text: str) -> None:
-        """Show ``text`` and the seconds since the start, if the previous line is old enough."""
+        """Show ``text`` and the seconds since the start, unless the start or the previous line is too recent."""
         now = self._clock()
         if self._quiet or now < self._next:
             return

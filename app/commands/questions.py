@@ -145,7 +145,7 @@ def _where(namespace: str) -> str:
 
 
 def _keys(text: str) -> list[str]:
-    """Return the lines with single spaces between columns, because the widths of columns depend on all lines."""
+    """Return a key for each line: its text with single spaces, because the widths of columns depend on all lines."""
     return [" ".join(line.split()) for line in text.splitlines()]
 
 

@@ -80,7 +80,7 @@ def run(
 
 
 async def _plurals(kubeconfig: str | None, unknown: Sequence[Kind[Any]]) -> tuple[dict[Kind[Any], str], Guesses]:
-    """Return the plurals of kinds that the cluster serves, and remarks on the plurals of all others."""
+    """Return the plurals of the ``unknown`` kinds that the cluster serves, and remarks on the guesses for the rest."""
     discovery = await discovered_at(kubeconfig, unknown) if unknown else ""
     plurals = {} if isinstance(discovery, str) else dict(discovery.plurals)
     cause = f"no cluster was reachable: {discovery}" if isinstance(discovery, str) else "the cluster does not serve it"

@@ -73,7 +73,7 @@ def given_by(flags: Iterable[Flag], values: Mapping[str, str | None]) -> dict[st
 
 
 def flag_at(model: type[BaseModel], place: Place) -> str:
-    """Return the name of the flag that sets the setting at a path, or its parent; empty without such a flag."""
+    """Return the name of the flag that sets the setting at ``place`` or one of its parents; empty if no flag does."""
     return next((it.name for it in flags_of(model) if it.place == place[: len(it.place)]), "")
 
 

@@ -45,9 +45,9 @@ class LoadedSettings(Struct, frozen=True):
         return all(self.sources.field(place) != name for mistake in self.mistakes for place in mistake.places)
 
     def further(self, in_profiles: Sequence[Mistake]) -> Iterator[str]:
-        """Yield a sentence for each given mistake in ``settings.profiles`` that no removed value caused.
+        """Yield a sentence for each mistake, except those that the removal of a value might have caused.
 
-        Paths in ``in_profiles`` refer to the settings without the removed values.
+        ``in_profiles``: mistakes in ``settings.profiles``, with paths in the settings without the removed values.
         """
         for mistake in in_profiles:
             places = tuple(original(place, self.removed) for place in mistake.places)

@@ -105,7 +105,10 @@ def original(place: Place, removed: Collection[Place]) -> Place:
 
 
 def follows(places: Iterable[Place], removed: Collection[Place]) -> bool:
-    """Return true if one of ``places`` is equal to a removed path, inside it, or a parent of it."""
+    """Return true if a mistake about ``places`` can be the consequence of a removal.
+
+    That is so if a place is equal to a removed path, inside it, or a parent of it.
+    """
     return any(place[: len(gone)] == gone[: len(place)] for place in places for gone in removed)
 
 

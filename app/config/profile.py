@@ -35,7 +35,7 @@ Release: TypeAlias = Literal["1.35", "1.36"]
 RELEASES: Final[tuple[str, ...]] = get_args(Release)
 
 ANY: Final = "*"
-"""The schedulerName of the profile for all pods with a schedulerName that no other profile has."""
+"""``schedulerName`` of the profile for every pod whose own ``schedulerName`` no other profile has."""
 
 LEAST_NAMES: Final = 100
 """Minimum value of ``atMost``. When kube-scheduler samples nodes, it also looks for at least 100 feasible ones."""
@@ -161,7 +161,7 @@ class Profile(_ConfigurationModel):
     @field_validator("scheduler_name")
     @classmethod
     def _empty_is_default(cls, value: str) -> str:
-        """Replace an empty name by the default name, like kube-scheduler."""
+        """Replace an empty ``schedulerName`` by the default one, like kube-scheduler."""
         return value or DEFAULT_SCHEDULER_NAME
 
 

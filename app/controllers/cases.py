@@ -122,11 +122,10 @@ class Case:
         return self.effect
 
     def _miss(self, pod: Pod, now: float) -> None:
-        """Process a refusal of the pod: if the refused request lacks a nomination that was written, this nomination
-        might be lost.
+        """Process a refusal of the pod. The written nomination might be lost if the pod in the request lacks it.
 
-        The first such request proves nothing, because it might have been sent before the patch. The nomination is lost
-        at the second one, or if the first one comes late.
+        A first such request soon after the patch proves nothing, because it might have been sent before the patch. The
+        nomination is lost at a second one, or at a first one after ``_LATEST_UNSEEN_SECONDS``.
         """
         if self.taken_at is not None and not pod.nominated_node_name:
             self.unseen += 1

@@ -36,7 +36,7 @@ class ExpiringVerdicts:
         self._wall_clock = wall_clock
 
     async def run(self) -> None:
-        """Expire verdicts and queue their refused pods for a second look, until cancelled."""
+        """Expire verdicts, and queue the pods that their plugins refused for a second look, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             plugins = self._cluster.expiries.expire(self._wall_clock())

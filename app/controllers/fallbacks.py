@@ -26,7 +26,7 @@ UNKNOWN: Final = "FallbackUnknown"
 ACTION: Final = "Filtering"
 
 CHECK_SECONDS: Final = 1.0
-"""Seconds between two checks of the data that the evaluations need."""
+"""Seconds between two checks, in ``run``, that the pods of the table can still be evaluated by all rules."""
 
 LONGEST_PAUSE: Final = 60.0
 """Maximum seconds between two evaluations of a pod of a profile with ``fallback``."""
@@ -75,8 +75,9 @@ class SpreadFallbacks:
             self._warned.clear()
 
     def judged(self, pod: Pod, alone: Collection[str]) -> None:
-        """Record an evaluation by all rules. ``alone``: topology keys of the constraints that each alone keep the pod
-        from a node.
+        """Record an evaluation by all rules.
+
+        ``alone``: topology key of each constraint without which, all others unchanged, a node would fit the pod.
         """
         profile = self._profile_of(pod)
         after = self._table.after(profile)
@@ -95,7 +96,7 @@ class SpreadFallbacks:
             self._activate((pod,))
 
     def is_observed(self, pod: Pod) -> bool:
-        """Return true if the pod must still be evaluated, although filter does not refuse it at present."""
+        """Return true if a constraint is relaxed for the pod. The pod is then evaluated even without a refusal."""
         return self._table.has_relaxed(pod.uid)
 
     def forget(self, uid: str) -> None:

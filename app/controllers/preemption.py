@@ -46,10 +46,10 @@ from app.verbs.stepwise import run_stepwise
 from app.writes.evictions import Evictor
 
 FRESH_SECONDS: Final = 5.0
-"""Maximum time to wait until the snapshot has everything that was written before the plan."""
+"""Maximum seconds to wait, between the two searches for victims, until the snapshot has all earlier writes."""
 
 QUIET_SECONDS: Final = 0.01
-"""Seconds after a refusal in which the scheduler can call preempt, or filter again, before a plan begins."""
+"""Minimum seconds between a refusal and a plan. Meanwhile, the scheduler can call preempt, or filter again."""
 
 _LOOK_SECONDS: Final = 0.05
 """Seconds between two looks into the cache while no call for the pod comes."""
@@ -62,7 +62,7 @@ _EXCLUDED_SECONDS: Final = 30.0
 """Seconds for which a node is no candidate for a pod after a plan failed there, unless it was ``not_nominated``."""
 
 _MOST_REFUSED: Final = 3
-"""Number of excluded nodes up to which, after a refused dry run, another node is tried without delay."""
+"""A refused dry run excludes the node. Another one is tried without delay if at most this many are excluded."""
 
 _MOST_DELAYS: Final = 4096
 _STEP: Final = 2048
@@ -143,7 +143,7 @@ class PreemptionController:
                 await self._steps.clear(pod, node, attempts=1)
 
     def _interrupted(self, left: list[Pod]) -> Iterator[None]:
-        """Add the waiting pods for which an earlier leader had a plan to ``left``, in steps."""
+        """Append to ``left`` the waiting pods for which an earlier leader had a plan, in steps."""
         for number, pod in enumerate(self._cluster.pods()):
             if PREEMPTING in pod.annotations and not is_settled(pod):
                 left.append(pod)
@@ -213,7 +213,7 @@ class PreemptionController:
         return (self._delays.get((case.pod.namespace, case.pod.spec)) or (0.0, 0.0))[1]
 
     def _may_plan(self, case: Preemptor) -> bool:
-        """Return true if a plan can begin. If only the snapshot cannot be used now, schedule another attempt."""
+        """Return true if a plan can begin. If only an unusable snapshot prevents it, schedule another attempt."""
         if case.over or case.helped or case.calls or self._waiting(case) is None:
             return False
         if self._context.problem():
@@ -230,7 +230,7 @@ class PreemptionController:
         return pod
 
     def _waiting(self, case: Preemptor) -> Pod | None:
-        """Return the cached pod if it waits for a node without a nomination; else ``None``."""
+        """Return the cached pod if it waits for a node and has no nomination; else ``None``."""
         pod = self._newest(case)
         return None if pod is None or pod.nominated_node_name else pod
 

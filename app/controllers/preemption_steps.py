@@ -26,7 +26,7 @@ PLAN_SECONDS: Final = 10.0
 """Maximum duration of a plan. After it, the nomination is cleared, and filter treats the node like any other."""
 
 _OVERTAKEN_SECONDS: Final = 1.0
-"""Seconds for which the node must reject the pod after the evictions until the plan ends as ``overtaken``."""
+"""After the evictions, a plan ends as ``overtaken`` if the node rejects the pod for more than this many seconds."""
 
 _LOOK_SECONDS: Final = 0.05
 _FIRST_DELAY_SECONDS: Final = 0.5

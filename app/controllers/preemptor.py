@@ -16,7 +16,7 @@ from app.kube.core_v1 import Pod
 _MOST_NAMED: Final = 5
 _FIRST_DELAY_SECONDS: Final = 0.5
 LONGEST_DELAY_SECONDS: Final = 15.0
-"""Maximum delay between two attempts. It doubles from ``_FIRST_DELAY_SECONDS``."""
+"""Maximum delay between two attempts to evict others for a pod. It doubles from ``_FIRST_DELAY_SECONDS``."""
 
 _MOST_RETRIES: Final = 20
 """Maximum number of attempts that ``retry_later`` schedules for a pod. Their delays add up to four minutes.
@@ -48,7 +48,7 @@ class Preemptor:
         self._retries = 0
 
     async def is_called(self, seconds: float) -> bool:
-        """Wait for the next call for the pod; return false if none comes within ``seconds``."""
+        """Wait until ``moved`` is set; return false if it is not set within ``seconds``."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self.moved.wait(), seconds)
         return self.moved.is_set()
@@ -100,13 +100,13 @@ class PriorityLock:
 
 
 def record_victim(events: EventRecorder, pod: Pod, victim: Pod, node: str) -> None:
-    """Record on a victim that it was evicted for ``pod``."""
+    """Write an Event on a victim that was evicted for ``pod``."""
     note = f"Preempted by pod {pod} on node {node}: only topology spread rejected that pod"
     events.event(Reference.to_pod(victim), Reference.to_pod(pod), "Normal", "Preempted", "Preempting", note)
 
 
 def record_preemptor(events: EventRecorder, pod: Pod, node: str, victims: Sequence[Pod]) -> None:
-    """Record on a pod that others were evicted for it. ``victims`` must not be empty."""
+    """Write an Event on the pod for which others were evicted. ``victims`` must not be empty."""
     named = ", ".join(map(str, victims[:_MOST_NAMED]))
     more = len(victims) - _MOST_NAMED
     named += f" and {more} more" if more > 0 else ""

@@ -106,7 +106,7 @@ class Preemptors:
         return True
 
     def begin(self, pod: Pod, names: Callable[[], Iterable[str]], handle: Handle) -> Preemptor:
-        """Handle a pod in a task, instead of an earlier task for it."""
+        """Start a task that handles the pod, and return its state. An earlier task for the pod is cancelled."""
         earlier = self._cases.get(pod.uid)
         if earlier is not None:
             self._end(earlier)

@@ -237,7 +237,7 @@ class SamplingGuard:
         return pod if self._nominations.is_ours(pod) and not self._evicting(pod.nominated_node_name) else None
 
     def _evicting(self, node_name: str) -> bool:
-        """Return true if a pod on the node is terminating, perhaps preempted for the pod that is nominated to it."""
+        """Return true if a pod on the node is terminating, perhaps preempted for a pod nominated to the node."""
         node = self._cluster.nodes.get(node_name)
         return node is not None and any(other.terminating for other in node.pods.values())
 

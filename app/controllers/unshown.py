@@ -30,7 +30,7 @@ class InTree(Protocol):
         ...
 
     async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:
-        """Return the verdict on the pod ``whole``, a result of the method ``whole``, for the node. Never raises."""
+        """Return the verdict on a pod that the method ``whole`` returned, for the node. Never raises."""
         ...
 
 

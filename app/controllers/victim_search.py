@@ -33,7 +33,7 @@ _SCAN_SECONDS: Final = 0.004
 """Seconds after which the scan for pods of lower priority ends, if it has found a node to try."""
 
 _AT_ONCE: Final = 32
-"""Number of nodes between two checks of the time."""
+"""Number of nodes of a group. The time is checked between two groups."""
 
 _STEP: Final = 2048
 """Number of pods that one step examines, which takes less than a millisecond."""
@@ -80,7 +80,10 @@ async def find_victims(
 async def victims_on(
     cluster: Cluster, framework: Framework, pod: Pod, node: str, names: Collection[str], stays: Callable[[Pod], str]
 ) -> FoundVictims:
-    """Find the victims on ``node``, or ``NONE`` if a node of ``names`` passes. Raises ``PluginError``."""
+    """Find the victims on ``node``; ``NONE`` without victims, or if a node of ``names`` passes without an eviction.
+
+    Raises ``PluginError``.
+    """
     search = _Search(cluster, framework, pod, stays)
     rejected = await decide_prepared(partial(search.rejections, names))
     await run_stepwise(search.dry_runs({node: rejected[node]} if node in rejected else {}))
@@ -124,7 +127,7 @@ def _rotated(items: list[_T]) -> list[_T]:
 
 
 def _rejections(cluster: Cluster, framework: Framework, pod: Pod, names: Collection[str]) -> dict[str, Status]:
-    """Return the rejections of nodes; empty if one of them passes."""
+    """Return the rejection of each node; empty if a node passes."""
     with cluster.without(pod.uid, pod.key):
         known = cluster.nodes
         nodes = Candidates([name for name in names if name in known], known.__getitem__)
@@ -133,7 +136,7 @@ def _rejections(cluster: Cluster, framework: Framework, pod: Pod, names: Collect
 
 
 class _Search:
-    """Search for victims on the rejected nodes. ``_victims``: victims on the best node of each group, by node."""
+    """Search for victims on the rejected nodes. ``_victims``: for the best node of each group, the victims on it."""
 
     def __init__(self, cluster: Cluster, framework: Framework, pod: Pod, stays: Callable[[Pod], str]) -> None:
         self._cluster = cluster
@@ -145,7 +148,7 @@ class _Search:
         self._is_complete = True
 
     def rejections(self, names: Collection[str]) -> dict[str, Status]:
-        """Return the rejections of nodes; empty if one of them passes. Raises ``PluginError`` or ``Unprepared``."""
+        """Return the rejection of each node; empty if a node passes. Raises ``PluginError`` or ``Unprepared``."""
         began = monotonic()
         rejected = _rejections(self._cluster, self._framework, self._pod, names)
         self._seconds += monotonic() - began

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 _LONG_SECONDS: Final = 0.01
-"""Minimum processor seconds of a full collection after which later collections skip all surviving objects.
+"""If a full collection takes at least this many processor seconds, later ones skip all surviving objects.
 
 For comparison, a full collection over 400,000 objects took 0.5 s.
 """

@@ -174,7 +174,7 @@ class Freshness:
         return result == "fresh"
 
     async def _probe_once(self) -> tuple[_ProbeResult, float]:
-        """Send one probe; return the result and the seconds of the API server's ``Retry-After``.
+        """Send one probe; return the result and the seconds of the API server's ``Retry-After``, 0 without one.
 
         A probe is a consistent read. If its version is older than an earlier version, etcd was restored from a backup,
         and the kind is listed again.
@@ -200,8 +200,8 @@ class Freshness:
     def _reopen_if_stale(self, result: _ProbeResult) -> None:
         """Open the watch again if it might be disconnected. Opening it costs one request.
 
-        Reopen it if the API server has a newer version, except if the watch is short and ends soon. Also reopen it
-        after failed probes, but only once a later probe succeeds.
+        Reopen it if the API server has a newer version, except if the watch is short, because it ends soon anyway. Also
+        reopen it after failed probes, but only once a later probe succeeds.
         """
         if result == "failed":
             self._suspect = True

@@ -153,7 +153,7 @@ class _Listing:
                 self._store.delete(key, "")
 
     async def _pages(self) -> int:
-        """Load page after page. The next page is requested before the objects of a page are decoded."""
+        """Load all pages; return the number of objects. Each page is requested before the previous one is decoded."""
         loaded = 0
         page: Page | None = await self._page("")
         while page is not None:
@@ -167,7 +167,7 @@ class _Listing:
         return loaded
 
     def _check(self, loaded: int) -> None:
-        """Raise ``ListingError`` above a bound. ``loaded``: number of objects of this kind so far."""
+        """Raise ``ListingError`` if a maximum is exceeded. ``loaded``: number of objects of this kind so far."""
         excess = ""
         if self._kind == PODS and loaded > MOST_PODS:
             excess = f"{MOST_PODS:,} pods"

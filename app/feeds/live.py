@@ -62,7 +62,7 @@ The shorter time applies. So failed probes can be repeated before the snapshot i
 """
 
 _MANY: Final = 2000
-"""Minimum number of objects of a large kind. ``catch_up`` waits longer before it lists a large kind.
+"""A kind with at least this many objects is large. ``catch_up`` waits longer before it lists a large kind.
 
 Listing a large kind is slow, and its events are frequent.
 """
@@ -209,7 +209,7 @@ class LiveFeed:
 
         A probe for each kind reads the newest resource version. The kind is up to date once its watch has reached that
         version. A kind that does not reach it in time is listed, because its watch can be silent for minutes. Kinds
-        that are not served or forbidden are not awaited.
+        that are forbidden or not served are not awaited.
         """
         since = monotonic()
         while behind := self._behind(since):
@@ -226,7 +226,7 @@ class LiveFeed:
     def _behind(self, since: float) -> list[Reflector[Any]]:
         """Return the reflectors with a ``fresh_as_of`` before ``since``.
 
-        Kinds that are not served or forbidden are omitted.
+        Kinds that are forbidden or not served are omitted.
         """
         absent = ("not_served", "forbidden")
         return [it for it in self._reflectors.values() if it.fresh_as_of < since and it.state not in absent]

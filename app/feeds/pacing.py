@@ -26,7 +26,7 @@ _MOST_LIMIT: Final = 2000
 """Maximum number of objects on a page."""
 
 _GROWTH: Final = 8
-"""Maximum factor between the limits of two consecutive pages, because the next objects can be larger."""
+"""Maximum growth of the limit per page, because the next objects can be larger. ``shrink`` divides by it."""
 
 _A_SECOND: Final = 5
 """Maximum number of throttled requests in a second."""

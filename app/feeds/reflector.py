@@ -90,8 +90,8 @@ _PROBE_SECONDS: Final = 3.0
 
 _PATIENCE: Final = 5.0
 _LONGEST_PATIENCE: Final = 60.0
-"""Maximum seconds without a received byte, after which a request is aborted. The limit is ``_PATIENCE`` at first, and
-is doubled after each request that was aborted for this reason.
+"""A request is aborted after ``_PATIENCE`` seconds without a received byte. This limit is doubled after each request
+that was aborted for this reason, up to ``_LONGEST_PATIENCE``.
 """
 
 _FORBIDDEN: Final = 403
@@ -252,7 +252,7 @@ class Reflector(Generic[T]):
         self._list_next()
 
     def reopen(self, *, broken_off: bool) -> None:
-        """End the watch, and open it again from the last version. ``broken_off``: see ``Watch``."""
+        """End the watch, and open it again from the last version. ``broken_off``: see ``Freshness.open_again``."""
         self._broken_off = broken_off
         self._reopening = True
         self._end_watch()

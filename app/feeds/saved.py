@@ -150,7 +150,7 @@ def _decoded(items: Iterable[Raw], source: str) -> Iterator[Any]:
 
 
 def _items(kind: str, api_version: Any, items: Iterable[Any], source: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the items of a list. Items without ``kind`` and ``apiVersion`` get those of a typed list like PodList."""
+    """Yield the items of a list. An item without ``kind`` and ``apiVersion`` gets those that the list implies."""
     defaults = {"apiVersion": api_version, "kind": kind.removesuffix("List")}
     for item in items:
         if not isinstance(item, dict):
@@ -179,8 +179,8 @@ def _documents(text: bytes, source: str) -> Iterable[Any]:
 def _decode(kind: Kind[Any], decode: Callable[[bytes], Any], obj: Mapping[str, Any], where: str) -> Any:
     """Decode an object. Raises ``SavedClusterError``.
 
-    A missing UID is replaced by ``namespace/name``, and a missing version by 1, because files written by hand lack
-    them.
+    A missing UID is replaced by ``namespace/name``, and a missing ``resourceVersion`` by 1, because files written
+    by hand lack them.
     """
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):

@@ -29,10 +29,9 @@ class Store(Protocol[T_contra]):
         ...
 
     def keys(self) -> Iterator[ObjectKey]:
-        """Yield the keys of all objects that are known when a list begins.
+        """Yield the keys of all known objects. The snapshot can change between two yields.
 
-        Of these objects, the reflector deletes those that are not in the list. The snapshot can change between two
-        yields.
+        The reflector calls this when a list begins, and later deletes the objects that the list lacks.
         """
         ...
 
