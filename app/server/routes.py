@@ -50,7 +50,7 @@ in flight is not limited.
 _LOG: Final = structlog.get_logger(__name__)
 _JSON: Final = "application/json"
 _BEFORE_THE_FORWARDER: Final = 0.05
-"""Fraction of the remaining time by which a forwarded request is answered before the forwarder's deadline."""
+"""Fraction of the time until the forwarder's deadline that is kept for sending the answer (see ``with_margin``)."""
 
 
 def verb_endpoints(

@@ -18,7 +18,7 @@ class OutOfTime(Exception):
 
 
 def with_margin(seconds: float, part: float) -> float:
-    """Return ``seconds`` minus a margin for sending the answer: the fraction ``part``, at most half a second."""
+    """Return ``seconds`` minus a margin for sending the answer: the fraction ``part`` of it, at most half a second."""
     return seconds - min(seconds * part, _MAX_MARGIN_SECONDS)
 
 

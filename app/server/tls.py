@@ -256,7 +256,7 @@ def _context(purpose: int, chain: bytes, key: bytes, authorities: bytes | None =
 
 
 def _ends(contents: tuple[bytes, ...]) -> Mapping[str, float]:
-    """Return the expiry times of the certificates that ``cryptography`` can parse. OpenSSL accepts more."""
+    """Return the result of ``Certificates.ends``. OpenSSL accepts certificates that ``cryptography`` cannot parse."""
     times = {}
     for name, content in zip(("serving", "authority"), (contents[0], *contents[_PAIR:]), strict=False):
         with suppress(BadPair):
@@ -305,7 +305,7 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None)
     """Return our certificate as another replica would see it. The result comes from an in-memory handshake with this
     process.
 
-    Return an empty mapping if one side rejects the certificate of the other, or its ``name``.
+    Return an empty mapping if one side rejects the certificate of the other, or if ours is not valid for ``name``.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     caller = client.wrap_bio(to_client, to_server, server_hostname=name)

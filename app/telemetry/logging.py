@@ -96,7 +96,7 @@ def _place(record: logging.LogRecord) -> str:
 
 
 def _held_back(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add the number of lines of the same place that were suppressed since the last logged one, if any."""
+    """Add to a line the number of lines with its ``_place`` that were suppressed since the last logged one, if any."""
     if held_back := event["_record"].held_back:
         event["since_the_last_line"] = held_back
     return event

@@ -196,7 +196,7 @@ class Metrics:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
     def batched(self, put_in: Callable[[T], None]) -> ObservationBatch[T]:
-        """Return a batch of observations for code that runs in each request.
+        """Return an ``ObservationBatch``, which code that runs in each request calls with an observation.
 
         ``put_in`` is called later with each observation, at the latest when the metrics are read.
         """

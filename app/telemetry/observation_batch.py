@@ -60,7 +60,7 @@ class BatchCollector(Collector):
         self._settle: list[Callable[[], None]] = []
 
     def batched(self, put_in: Callable[[T], None]) -> ObservationBatch[T]:
-        """Return a batch that is applied whenever the registry is read."""
+        """Return a batch that is also settled whenever the registry is read."""
         batch = ObservationBatch(put_in)
         self._settle.append(batch.settle)
         return batch

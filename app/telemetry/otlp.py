@@ -89,7 +89,7 @@ class OtlpTracing:
             await asyncio.wait_for(done.wait(), STOP_SECONDS)
 
     def _begins(self) -> bool:
-        """Return True if Homeport begins a trace for a request without one: a random decision."""
+        """Decide at random: return True if Homeport begins a trace for a request whose caller has begun none."""
         return random() < self._ratio  # noqa: S311  # sampling needs no secret
 
     def _span(self, name: str, kind: SpanKind, parent: context.Context) -> _Span:

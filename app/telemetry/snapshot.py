@@ -117,7 +117,7 @@ class CountedCollector(Collector):
 
 
 class _Family(Collector):
-    """Collector of one metric, because ``generate_latest`` renders a whole collector."""
+    """Collector with only one metric, so that a call of ``generate_latest`` renders no other."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric

@@ -19,7 +19,7 @@ Header = Callable[[str], str | None]
 """Function that returns the value of a request header, ``None`` if it is missing. Names are in lower case."""
 
 EXTRA: Final = "pip install '.[otlp]' in Homeport's source"
-"""Command that installs the needed packages, for messages."""
+"""Command that installs the OpenTelemetry packages, for messages."""
 
 _NEEDED: Final = ("opentelemetry.sdk.trace", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 

@@ -44,7 +44,7 @@ DRAIN_SECONDS: Final = 10.0
 """Maximum seconds that a shutdown waits for binds in flight."""
 
 _ANSWER_MARGIN: Final = 0.05
-"""Fraction of the caller's remaining time. A transaction stops waiting this much earlier than its caller."""
+"""Fraction of the caller's remaining time by which a transaction stops waiting earlier than its caller."""
 _MAX_ANSWER_MARGIN_SECONDS: Final = 0.5
 """Maximum seconds by which a transaction stops waiting earlier than its caller."""
 

@@ -52,7 +52,8 @@ class RequestedNodes(Struct, frozen=True):
 class SentNode(Struct, frozen=True):
     """Whole node of a request.
 
-    ``node`` is ``None`` if the snapshot has this version, or if the node exceeds the limits of ``node_decoding``.
+    ``node`` is ``None`` if the snapshot has the node in this ``resource_version``, or if the node exceeds the limits of
+    ``node_decoding``.
     """
 
     name: str

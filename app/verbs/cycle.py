@@ -41,10 +41,11 @@ class Cycle(Struct, frozen=True):
     ``pre_enqueue``: if it is not Success, the pod is gated and no other extension point ran. ``statuses``: status of
     each node after Filter. ``node``: best feasible node, chosen at random among equals; empty if no node is feasible.
 
-    ``post_filter``: status of PostFilter; ``None`` if it did not run or has no plugins. If PreFilter rejects the pod on
-    every node before PostFilter ends, it is that rejection. ``nominated``: new value for ``status.nominatedNodeName``;
-    ``""`` clears the field, ``None`` leaves it unchanged. ``victims``: pods to evict before the pod fits on
-    ``nominated``; a cycle evicts no pod.
+    ``post_filter``: status of PostFilter; ``None`` if it did not run or has no plugins. PreFilter is repeated before
+    each step of PostFilter. If it newly rejects the pod on every node, ``post_filter`` is this rejection.
+
+    ``nominated``: new value for ``status.nominatedNodeName``; ``""`` clears the field, ``None`` leaves it unchanged.
+    ``victims``: pods to evict before the pod fits on ``nominated``; a cycle evicts no pod.
 
     ``profile`` and ``preset``: schedulerName and preset of the profile that ran.
     """

@@ -177,7 +177,7 @@ class FilterVerb:
 
 
 def _every_bind(_pod: Pod, _other: Pod) -> bool:
-    """Return true for every expected bind.
+    """Return true, so that the request waits for every expected bind.
 
     Used if the answer has only the best node: every bound pod takes resources of a node and so changes the scores.
     """

@@ -109,7 +109,7 @@ def _rejected(body: bytes) -> dict[str, str]:
 
 
 def _with_failed(body: bytes, planned: str, *, whole: bool) -> bytes | LongBody:
-    """Return a refusal with the planned node in ``FailedNodes``, if the request has this node.
+    """Return the refusal ``body`` with the planned node moved to ``FailedNodes``; unchanged if it lacks this node.
 
     ``whole``: true if the request has whole nodes.
     """

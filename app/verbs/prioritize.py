@@ -41,7 +41,7 @@ def quantised(total: int, weight: int, max_priority: int) -> int:
 class _PrioritizeRequest(Struct, frozen=True):
     """Decoded request. ``sent``: whole nodes of the request; ``None`` if it has names.
 
-    ``node_set``: a version of the snapshot's set of nodes that contains all ``hosts``; -1 if unknown.
+    ``node_set``: a value of ``Cluster.node_set`` for which all ``hosts`` are nodes of the snapshot; -1 if unknown.
     """
 
     pod: Pod

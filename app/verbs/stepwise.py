@@ -64,7 +64,7 @@ async def _no_wait() -> None:
 
 
 class _LoopState:
-    """State of one event loop. ``wait``: waits until a step can run. ``pinning``: lock of the call that pins counts."""
+    """State of an event loop. ``wait``: waits until a step can run. ``pinning``: lock held while a call pins counts."""
 
     def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
         self.wait: Final = wait

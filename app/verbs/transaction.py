@@ -187,7 +187,7 @@ class Transaction:
         return state if recheck.certain else None
 
     async def _carry_out(self, pod: Pod, state: CycleState) -> None:
-        """Run the steps 2 and 3 above. Raises ``NotBound`` or ``PluginError``."""
+        """Run steps 2 and 3 of the module docstring. Raises ``NotBound`` or ``PluginError``."""
         framework, node_name = self._framework, self._node_name
         state.deadline = self._deadline
         _require(framework.binding.reserve(state, pod, node_name))

@@ -230,7 +230,7 @@ class NodeDrain:
         return not budget.is_over
 
     def _evict(self) -> list[LeavingPod]:
-        """Evict all pods whose budgets allow it now, and return them. Pods that wait for their home are included."""
+        """Evict all pods whose budgets allow it now, remove those that wait without a node, and return both."""
         evicted: list[LeavingPod] = []
         for leaving in self.leaving:
             if leaving.wave or leaving.preempted:
@@ -285,7 +285,7 @@ class NodeDrain:
         return self._ledger.guarding(pod)
 
     def waiting(self) -> list[LeavingPod]:
-        """Return the pods whose new pod waits and can be tried again."""
+        """Return the pods whose new pod still waits, unless PreEnqueue gates it or a plugin failed (``gate``)."""
         placements = ((it, it.placement) for it in self.leaving if not it.returned)
         return [it for it, found in placements if found is not None and found.waits and found.gate.is_success]
 

@@ -234,7 +234,7 @@ def _on_nodes(scratch: ScratchCluster, key: Workload) -> list[Pod]:
 
 
 def _counted(trial: LossTrial, variant: LossVariant) -> _Losses:
-    """Count the pods of each workload after a loss. Of a new pod that was evicted, only its successor is counted."""
+    """Count each workload's pods after a loss. If a new pod was evicted, only the pod that replaces it is counted."""
     losses: _Losses = {}
 
     def of(pod: Pod) -> _WorkloadLoss:

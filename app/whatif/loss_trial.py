@@ -61,7 +61,7 @@ class LossVariant(StrEnum):
     """
 
     FULL = "full"
-    """The pods are lost as if the nodes were gone. The domain of the nodes counts, but the nodes have no room."""
+    """The pods are lost, but the nodes stay, without room: topology spread still counts their domain."""
 
 
 class LostDomain(Struct, frozen=True):

@@ -59,7 +59,7 @@ class FieldChange(Struct, frozen=True, rename="camel"):
 class _FieldAttempt(Struct, frozen=True):
     """Change to try. ``of_all``: true to change all pods of the workload, not only those that wait.
 
-    ``policy``: new policy of the home. It changes the owner of the home, not the pod.
+    ``policy``: new policy of the home, set on the owner of the home, not on the pod; ``None`` for other changes.
     """
 
     field: str
@@ -163,7 +163,7 @@ class OneField:
 
 
 def _of_constraints(pod: Pod, waiting: int) -> Iterator[_FieldAttempt]:
-    """Yield the changes of hard constraints that keep them hard."""
+    """Yield changes of the pod's hard constraints that do not make them soft. ``waiting``: number of waiting pods."""
     for number, constraint in _hard(pod):
         larger = [constraint.max_skew + it for it in (*(more for more in _MORE_SKEW if more < waiting), waiting)]
         fields: list[tuple[str, str, Mapping[str, Any]]] = [

@@ -40,10 +40,10 @@ _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 
 def add_object(obj: Mapping[str, Any], namespace: str, cluster: Cluster, changes: ManifestPods) -> bool:
-    """Add the object to ``changes.objects`` if filters read its kind; otherwise return false.
+    """Return true if filters read the object's kind, and then add the object to ``changes.objects``.
 
-    If the cluster's own version of the object takes precedence, only add a note. ``namespace``: used if the object
-    names none. Raises ``BadField``.
+    If an object in the cluster takes precedence (``_WITH_STATE``), only add a note instead. ``namespace``: used if the
+    object names none. Raises ``BadField``.
     """
     kind = _READ.get((text_at(obj, ("apiVersion",)), str(obj["kind"])))
     if kind is None:

@@ -214,7 +214,7 @@ class Placer:
 def _searched(
     framework: Framework, pod: Pod, begin: Callable[[CycleState], PostFilterSteps]
 ) -> tuple[str, Sequence[Pod]]:
-    """Run a search for victims. Raises ``PluginError`` or ``Unprepared``."""
+    """Run a search, and return its result like ``_victims``. Raises ``PluginError`` or ``Unprepared``."""
     state = CycleState()
     framework.filters.pre_filter(state, pod)
     steps = begin(state)

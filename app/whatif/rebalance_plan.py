@@ -102,7 +102,7 @@ def rebalanced(scratch: ScratchCluster, request: RebalanceRequest, budget: Budge
 
 
 def _matches(key: Key, request: RebalanceRequest) -> bool:
-    """Return True if the request includes the workload."""
+    """Return True if the request includes the workload, which needs a hard constraint unless ``soft`` is set."""
     if not request.soft and not any(it.is_hard for it in key[3]):
         return False
     wanted = (request.namespace, request.kind, request.name)

@@ -100,8 +100,8 @@ class Rebalancing:
     """Chooses evictions on a scratch cluster.
 
     ``workloads``: pods of all workloads with constraints. ``most``: maximum number of evictions. ``soft``: improve
-    ``ScheduleAnyway`` too. ``reasons``: for each workload, the reasons of its last search why evictions do not help,
-    each with its number of pods.
+    ``ScheduleAnyway`` too. ``reasons``: for each workload, why pods were not chosen in its last search, each reason
+    with its number of pods.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Rebalancing:
         self.reasons: dict[Key, Counter[str]] = {}
 
     def limits(self, key: Key) -> Limits:
-        """Return the current number of pods in each domain, for each constraint. Raises ``PluginError``."""
+        """Return the workload's constraints, each with the current number of pods by domain. Raises ``PluginError``."""
         if key not in self._limits:
             self._limits[key] = limits_of(self._scratch, self._samples[key])
         return self._limits[key]
@@ -296,7 +296,7 @@ class Rebalancing:
 
 
 def _selects(constraint: TopologySpreadConstraint, sample: Pod, pod: Pod) -> bool:
-    """Return True if a constraint of ``sample`` selects the pod."""
+    """Return True if ``constraint``, one of the pod ``sample``, selects ``pod``."""
     if constraint.selector is None:
         return False
     pairs = [(key, sample.labels[key]) for key in constraint.match_label_keys if key in sample.labels]

@@ -170,7 +170,7 @@ class Rescaling:
         )
 
     def _lifecycle(self) -> Any:
-        """Return the optional parts of a pod that was just created."""
+        """Return ``lifecycle`` of a pod that was just created; ``None`` if the newest pod has none."""
         known = self._source.lifecycle
         if known is None:
             return None
