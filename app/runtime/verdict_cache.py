@@ -148,8 +148,8 @@ class VerdictCache(PluginCache):
     def passing(
         self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], evaluate: Evaluate
     ) -> tuple[Sequence[CachedVerdicts], PassingNodes, Sequence[str]]:
-        """Return the entry of each plugin, the set of nodes that pass all plugins, and those of ``names`` that pass, in
-        order.
+        """Return the entry of each plugin, the set of nodes that pass all plugins, and the ``names`` that pass, in
+        the order of ``names``.
 
         Evaluates all ``names`` that are nodes of the snapshot; other names can be among those that pass. Raises
         ``PluginError``, or ``Unprepared`` if there are too many nodes to evaluate at once.
@@ -263,8 +263,8 @@ class VerdictCache(PluginCache):
         return entry.stamp
 
     def checking_verdicts(self, evaluate: Evaluate) -> Iterator[str]:
-        """Compare cached verdicts with new ones, in steps. Yields for each step a sentence that names the difference,
-        or an empty string.
+        """Compare cached verdicts with new ones, in steps. Yields for each step a sentence that names the plugin whose
+        verdicts differ, or an empty string.
 
         A plugin that fails is skipped, because no Error is cached.
         """
