@@ -181,7 +181,7 @@ class ScoreCache(PluginCache):
         return sum(len(names) / it.at_once() for it in entries if not it.scores.keys() >= all_names) > 1
 
     def _in_steps(self, entries: Sequence[CachedScores], names: Sequence[str], score: Score) -> Iterator[None]:
-        """Score the nodes ``names`` in batches. Each batch uses the snapshot of that moment."""
+        """Score the nodes ``names`` in batches. Each batch uses the current snapshot."""
         nodes, step = self._snapshot.base_nodes, step_size(entries)
         for start in range(0, len(names), step):
             self._score(entries, [it for it in names[start : start + step] if it in nodes], score)

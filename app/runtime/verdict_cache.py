@@ -237,7 +237,7 @@ class VerdictCache(PluginCache):
             self._passes.put(key, common, common.weight())
 
     def _in_steps(self, entries: Sequence[CachedVerdicts], names: Sequence[str], evaluate: Evaluate) -> Iterator[None]:
-        """Evaluate the nodes ``names`` in batches. Each batch uses the snapshot of that moment."""
+        """Evaluate the nodes ``names`` in batches. Each batch uses the current snapshot."""
         nodes, step = self._snapshot.base_nodes, step_size(entries)
         for start in range(0, len(names), step):
             some: Sequence[str] = [it for it in names[start : start + step] if it in nodes]
