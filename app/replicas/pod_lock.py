@@ -76,7 +76,7 @@ class PodLock:
         return frozenset(names)
 
     def _append(self, descriptor: int, names: list[str]) -> None:
-        """Write the newest identities and that of this process to the file; failures are logged.
+        """Write the newest of ``names`` and the identity of this process to the file; failures are logged.
 
         If the process is killed during the write, an identity in the file can be cut off. That is harmless, because a
         cut-off identity is not the name of a running process.

@@ -128,7 +128,7 @@ class Replica:
         return self._election.leads
 
     def may_post(self, deadline_seconds: float) -> str:
-        """Return why a write with this time limit must not be sent now, or an empty string.
+        """Return why a write with this time limit (in seconds) must not be sent now; empty if it can be sent.
 
         Must be called immediately before the write is sent.
         """
@@ -221,7 +221,7 @@ class Replica:
 
     @property
     def record(self) -> LeaseRecord | None:
-        """Last seen version of the Lease; ``None`` before the first read and if no Lease exists."""
+        """Content of the Lease when it was last seen; ``None`` before the first read and if no Lease exists."""
         return self._election.record
 
     # actions
@@ -249,7 +249,7 @@ class Replica:
         self._elector.notify()
 
     async def _succeed(self, ended: Callable[[], Awaitable[frozenset[str]]]) -> None:
-        """Wait for ``ended``. Then the election no longer waits until the tenures of the ended processes are over."""
+        """Wait for ``ended``; the election then ignores the tenures of the processes that ``ended`` returns."""
         self._election.succeed(await ended())
         self._elector.notify()
 
@@ -307,7 +307,7 @@ class Replica:
             await _cancelled(taking_over)
 
     def _poll_seconds(self) -> float | None:
-        """Return the interval of checks for missing renewals; ``None`` if this replica has no term."""
+        """Return the seconds until the next check whether this replica still leads; ``None`` if it has no term."""
         return _LOOK_SECONDS if self._led or self._election.term is not None else None
 
     def _note_change(self) -> None:

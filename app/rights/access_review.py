@@ -37,7 +37,7 @@ CURE: Final = "homeport rbac | kubectl apply -f -"
 
 _MOST_OF_A_RIGHT: Final = 70
 _MOST_OF_A_PURPOSE: Final = 45
-"""Maximum characters of the rule and of its reasons in a log line, so that the line has at most 200.
+"""Maximum characters of a rule, and of its purpose, in a log line, so that the line has at most 200 characters.
 
 ``/readyz?verbose`` and the status page show the full text.
 """

@@ -89,7 +89,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def purpose(self) -> str:
-        """Text about the functions that fail without this rule."""
+        """All ``reasons`` as one text: the functions that fail without this rule."""
         return "; ".join(self.reasons)
 
 
@@ -241,9 +241,9 @@ def _plugins(uses: Iterable[Use]) -> str:
 
 
 def rules(needs: Iterable[PermissionNeed]) -> list[Rule]:
-    """Return rules that grant exactly these permissions, each in one rule.
+    """Return rules that grant exactly the permissions of ``needs``; each permission is in one rule.
 
-    A rule has resources of one group with equal verbs and equal reasons.
+    A rule combines resources of one API group, namespace and name that have equal verbs and reasons.
     """
     reasons: dict[Permission, dict[str, None]] = {}
     to_explain: set[str] = set()

@@ -35,7 +35,7 @@ _MOST_AT_ONCE: Final = 8192
 """Maximum number of nodes on which one plugin runs in one step. So many results take some milliseconds."""
 
 _LIGHT: Final = 4 << 10
-"""Estimated bytes of a pod's parts up to which the size of a step is not reduced (see ``_BYTES_AT_ONCE``)."""
+"""Largest estimated size in bytes of a pod's parts that does not make steps smaller (see ``_BYTES_AT_ONCE``)."""
 
 _BYTES_AT_ONCE: Final = 5 << 20
 """Maximum product of the number of nodes and a pod's estimated bytes in one step. It applies to pods whose parts exceed
@@ -80,8 +80,8 @@ class PluginEntry(CacheEntry):
     """Cached results of one plugin on nodes, valid for all pods of one signature. ``pod``: such a pod, as the plugin
     sees it.
 
-    ``key``: identifies the plugin, the signature and the hypothetical pods, if any. ``objects``: versions of the
-    plugin's declared kinds for which the results are valid.
+    ``key``: identifies the plugin, the signature and the hypothetical pods, if any. ``objects``:
+    ``kind_version`` of each kind that the plugin declares; once one changes, the results are invalid.
     """
 
     __slots__ = ("_size", "key", "objects", "pod", "slot")

@@ -96,7 +96,7 @@ class CachedVerdicts(PluginEntry):
 
     ``serial``: number of this entry; no other entry has it. ``stamp``: number that changes whenever a rejection becomes
     invalid; it differs between entries. ``hypothetical``: pods that the verdicts assume on every node, in addition to
-    the node's own pods; ``None`` for usual verdicts.
+    the node's own pods; ``None`` if they assume none.
     """
 
     __slots__ = ("evaluated", "hypothetical", "rejected", "serial", "stamp")

@@ -1,4 +1,4 @@
-"""PreFilter and Filter for many nodes, one node, and the check before a bind, as in Kubernetes' ``schedule_one.go``."""
+"""Runs PreFilter and Filter for many nodes, for one node, and before a bind, like Kubernetes' ``schedule_one.go``."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ class Filters:
         return self.rejections(plugin, self.guard.call(plugin, "Filter", result.rejected))
 
     def rejections(self, plugin: str, rejected: Any) -> Mapping[str, Status]:
-        """Return rejections with the name of their plugin. Raises ``PluginError`` if a status is not a rejection."""
+        """Return ``rejected`` with ``plugin`` in each status. Raises ``PluginError`` if a status is not a rejection."""
         if not isinstance(rejected, Mapping):
             raise self.guard.wrong_answer(plugin, "Filter", rejected, "a mapping of rejected nodes")
         statuses = distinct(rejected.values())
@@ -218,7 +218,7 @@ class Filters:
         return {name: named[id(status)] for name, status in rejected.items()}
 
     def filter_last(self, state: CycleState, pod: Pod, nodes: Candidates, passed: Sequence[str]) -> dict[str, Status]:
-        """Return the rejections of nodes in ``passed`` by ``filter_last`` of any plugin. Raises ``PluginError``."""
+        """Run each ``filter_last`` on ``passed``; return the rejections by node name. Raises ``PluginError``."""
         results = self.last_results(state, pod, nodes, passed)
         return {name: status for result in results for name, status in result.rejected().items()}
 
@@ -280,7 +280,7 @@ class Filters:
         return status if isinstance(status, Status) else self.guard.checked(slot.name, "Filter", status)
 
     def nominated_to(self, node_name: str, pod: Pod) -> list[Pod]:
-        """Return the other served pods for which the pod must leave room on the node."""
+        """Return nominated pods of schedulers in ``served`` for which ``pod`` must leave room on the node."""
         nominated = self.nominations.nominated(node_name)
         if not nominated:
             return []

@@ -36,7 +36,7 @@ INQUIRY_SECONDS: Final = 6.0
 """Time limit of each plugin's slow addition to an explanation (``Explanation.later``)."""
 
 _NO_MORE: Final = Explanation()
-"""Addition that adds nothing."""
+"""Empty explanation, in place of an addition that a plugin does not have, or that failed or took too long."""
 
 _LARGEST_FIGURE: Final = 1 << 1023
 """Largest integer that a gauge can have. Metrics are floats, and integers from 1 << 1024 on cannot be converted."""
@@ -139,7 +139,7 @@ class Framework:
 
     def checking(self) -> Iterator[str]:
         """Compare cached verdicts and scores with new ones, in steps. Yields for each step a sentence that names the
-        difference, or an empty string.
+        plugin whose results differ, or an empty string.
         """
         yield from self.search.checking_verdicts()
         yield from self.scoring.checking_scores()

@@ -57,8 +57,8 @@ class Preemption(Protocol):
     def victims_for_spread(
         self, state: CycleState, pod: Pod, rejected: Mapping[str, Status], stays: Callable[[Pod], str]
     ) -> PostFilterSteps:
-        """Search like ``PostFilterPlugin.post_filter``, but only for topology spread and by the rules of ``preemption:
-        Own``.
+        """Find victims like ``PostFilterPlugin.post_filter``, but only to satisfy topology spread constraints, and by
+        the rules of ``preemption: Own``.
 
         ``stays``: returns why a pod must not be evicted, or an empty string.
         """
@@ -158,7 +158,7 @@ class PostFilters:
         return result, status.by(slot.name)
 
     def pick(self, victims: Mapping[str, Victims]) -> tuple[str, ...]:
-        """Return the nodes from which preemption would choose one. Raises ``PluginError`` or ``NoPreemption``."""
+        """Return the nodes that ``select_candidates`` finds best. Raises ``PluginError`` or ``NoPreemption``."""
         slot = self._preemption
         nodes: tuple[str, ...] = self._guard.call(slot.name, _POINT, slot.plugin.select_candidates, victims)
         return nodes

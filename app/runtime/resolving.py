@@ -60,12 +60,12 @@ _CANNOT_PREEMPT: Final = "{}: preemption: Own needs the plugins PodTopologySprea
 _PREEMPTING: Final = ("PodTopologySpread", "DefaultPreemption")
 
 _SCORING: Final = (*DECIDING, "preScore", "score")
-"""Extension points that determine which of the nodes a pod gets."""
+"""Extension points at which a profile with ``pick`` must run kube-scheduler's default plugins."""
 
 _EVERYWHERE: Final = "multiPoint"
 
 _Mention: TypeAlias = tuple[str, str, Place]
-"""Extension point, plugin, and the path in the document that enables the plugin at the point."""
+"""Extension point, plugin, and path of the entry in the document that enables the plugin at the point."""
 
 
 def resolve(profiles: Sequence[Profile], registry: Registry) -> list[ResolvedProfile]:
@@ -316,9 +316,9 @@ def _parse_args(
 
 
 def _of_args(where: str, at: Place, mistake: Mistake) -> Mistake:
-    """Return a mistake in a plugin's arguments with paths that begin at the document, not at the arguments.
+    """Return ``mistake`` with paths that begin at the document; its own paths begin at a plugin's arguments.
 
-    The message gets ``where`` and the names of the arguments as a prefix. ``at``: path of the arguments.
+    The message gets ``where`` and the names of the wrong arguments as a prefix. ``at``: path of the arguments.
     """
     names = ", ".join(filter(None, map(written, mistake.places)))
     places = tuple((*at, *place) for place in mistake.places) or (at,)
@@ -332,7 +332,7 @@ def _flawed(profile: ResolvedProfile) -> Iterable[Mistake]:
 
 
 def _missing(profile: ResolvedProfile, mentions: Sequence[_Mention], registry: Registry) -> Iterable[Mistake]:
-    """Yield a mistake unless there is exactly one QueueSort plugin, and at least one Bind plugin.
+    """Yield a mistake if the profile has no QueueSort plugin or more than one, and another if it has no Bind plugin.
 
     A point at which the profile names an unknown plugin is not checked, because that is a mistake already.
     """

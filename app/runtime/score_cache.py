@@ -110,8 +110,8 @@ class _ScoreRows(CacheEntry):
         return zip(*(map(it.scores.__getitem__, names) for it in self._entries), strict=True)
 
     def checking(self, snapshot: Snapshot) -> Iterator[str]:
-        """Compare rows with the scores of each plugin, in steps. Yields for each step a sentence that names the
-        difference, or an empty string.
+        """Compare rows with the scores of each plugin, in steps. Yields for each step a sentence that names the plugins
+        if rows differ, or an empty string.
         """
         names = list(self.of)
         for start in range(0, len(names), PIECE):
@@ -137,7 +137,7 @@ class ScoreCache(PluginCache):
     ) -> dict[str, ScoreClasses]:
         """Return the raw scores of the nodes ``names`` by plugin. All the nodes must be in the snapshot.
 
-        The class of a node is its row number, for all plugins.
+        All plugins get the same classes: the class of a node is its row number.
         Raises ``PluginError``, or ``Unprepared`` if there are too many nodes to score at once.
         """
         entries = [self._entry(CachedScores, self._scores, slot, pod) for slot in slots]
@@ -181,7 +181,7 @@ class ScoreCache(PluginCache):
         return sum(len(names) / it.at_once() for it in entries if not it.scores.keys() >= all_names) > 1
 
     def _in_steps(self, entries: Sequence[CachedScores], names: Sequence[str], score: Score) -> Iterator[None]:
-        """Score the nodes ``names`` in batches. Each batch uses the snapshot of that moment."""
+        """Score the nodes ``names`` in batches. Each batch uses the current snapshot."""
         nodes, step = self._snapshot.base_nodes, step_size(entries)
         for start in range(0, len(names), step):
             self._score(entries, [it for it in names[start : start + step] if it in nodes], score)
@@ -197,8 +197,8 @@ class ScoreCache(PluginCache):
                 self._scores.put(entry.key, entry, entry.weight())
 
     def checking_scores(self, score: Score) -> Iterator[str]:
-        """Compare cached scores with new ones, in steps. Yields for each step a sentence that names the difference, or
-        an empty string.
+        """Compare cached scores with new ones, in steps. Yields for each step a sentence that names the plugin whose
+        scores differ, or an empty string.
 
         A plugin that fails is skipped, because no Error is cached.
         """

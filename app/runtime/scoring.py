@@ -106,8 +106,8 @@ class Scoring:
         return Scores(nodes.names, of_plugin, total, sum(weights.values()), out_of_range)
 
     def checking_scores(self) -> Iterator[str]:
-        """Compare cached scores with new ones, in steps. Yields for each step a sentence that names the difference, or
-        an empty string.
+        """Compare cached scores with new ones, in steps. Yields for each step a sentence that names the plugin whose
+        scores differ, or an empty string.
         """
         yield from self._score_cache.checking_scores(self._score_alone)
 

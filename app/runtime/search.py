@@ -218,7 +218,7 @@ class Search:
         return rejected
 
     def _cached_reasons(self, entry: CachedVerdicts, state: CycleState, names: Sequence[str]) -> Mapping[str, Status]:
-        """Return the plugin's cached rejections. Those of ``names`` that have no verdict are evaluated first."""
+        """Evaluate the nodes in ``names`` that have no cached verdict. Return all cached rejections of the plugin."""
         missing = entry.evaluated.missing(names)
         if missing:
             entry.evaluate(missing, self._snapshot, partial(self._evaluate, state))
@@ -228,8 +228,8 @@ class Search:
     def _cluster_reasons(
         self, slot: PluginSlot, state: CycleState, pod: Pod, nodes: Candidates, progress: _SearchState
     ) -> Mapping[str, Status]:
-        """Return a plugin's rejections. Nodes that the search did not evaluate, because of a cached rejection, are
-        evaluated now.
+        """Return the rejections by a plugin that reads the cluster. Nodes that the search left out, because a cached
+        verdict rejects them, are evaluated now.
         """
         result = progress.results[slot.name]
         rejections = result.rejected()
@@ -294,8 +294,8 @@ class Search:
         return signatures
 
     def checking_verdicts(self) -> Iterator[str]:
-        """Compare cached verdicts with new ones, in steps. Yields for each step a sentence that names the difference,
-        or an empty string.
+        """Compare cached verdicts with new ones, in steps. Yields for each step a sentence that names the plugin whose
+        verdicts differ, or an empty string.
         """
         yield from self._verdicts.checking_verdicts(self._evaluate_alone)
 

@@ -148,8 +148,8 @@ class VerdictCache(PluginCache):
     def passing(
         self, slots: Sequence[PluginSlot], pod: Pod, names: Sequence[str], evaluate: Evaluate
     ) -> tuple[Sequence[CachedVerdicts], PassingNodes, Sequence[str]]:
-        """Return the entry of each plugin, the set of nodes that pass all plugins, and those of ``names`` that pass, in
-        order.
+        """Return the entry of each plugin, the set of nodes that pass all plugins, and the ``names`` that pass, in
+        the order of ``names``.
 
         Evaluates all ``names`` that are nodes of the snapshot; other names can be among those that pass. Raises
         ``PluginError``, or ``Unprepared`` if there are too many nodes to evaluate at once.
@@ -237,7 +237,7 @@ class VerdictCache(PluginCache):
             self._passes.put(key, common, common.weight())
 
     def _in_steps(self, entries: Sequence[CachedVerdicts], names: Sequence[str], evaluate: Evaluate) -> Iterator[None]:
-        """Evaluate the nodes ``names`` in batches. Each batch uses the snapshot of that moment."""
+        """Evaluate the nodes ``names`` in batches. Each batch uses the current snapshot."""
         nodes, step = self._snapshot.base_nodes, step_size(entries)
         for start in range(0, len(names), step):
             some: Sequence[str] = [it for it in names[start : start + step] if it in nodes]
@@ -263,8 +263,8 @@ class VerdictCache(PluginCache):
         return entry.stamp
 
     def checking_verdicts(self, evaluate: Evaluate) -> Iterator[str]:
-        """Compare cached verdicts with new ones, in steps. Yields for each step a sentence that names the difference,
-        or an empty string.
+        """Compare cached verdicts with new ones, in steps. Yields for each step a sentence that names the plugin whose
+        verdicts differ, or an empty string.
 
         A plugin that fails is skipped, because no Error is cached.
         """

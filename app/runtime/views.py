@@ -71,7 +71,7 @@ Signature = Callable[[Pod], Hashable]
 
 
 class DeclaredParts:
-    """Parts of a pod that a plugin declares, with the view and the signature of a pod that they define.
+    """Parts of a pod that a plugin declares. They define how the plugin sees a pod, and the signature of the pod.
 
     ``parts``: ``None`` for the default parts. Plugins with equal declarations share one object.
     """

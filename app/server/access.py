@@ -114,7 +114,7 @@ class ListenerAccess(Struct, frozen=True):
         return "" if not self.allowed or not self.allowed.isdisjoint(names) else WRONG_NAME
 
     def _of_site(self, method: bytes, headers: Headers) -> str:
-        """Return why a request is rejected as one from a page of another site; empty if it is allowed."""
+        """Return why a request that might come from a page of another site is rejected; empty if it is allowed."""
         if not headers:
             return ""
         if self.loopback and not is_own_host(headers.get(b"host", b"")):

@@ -37,7 +37,7 @@ OVERLOADED: Final = "homeport: too many calls in flight"
 OUT_OF_TIME: Final = "homeport: not decided within the time limit"
 
 HostsOf = Callable[[bytes | memoryview], Awaitable[Sequence[str]]]
-"""Returns the node names in a request; empty if it cannot be read."""
+"""Function that returns the node names in the body of a request; empty if the body cannot be decoded."""
 
 
 class Lane:
@@ -64,8 +64,9 @@ class Lane:
 class Admission:
     """Limits for calls. ``seconds``: maximum time from a request's first byte to the answer.
 
-    ``of_verb``: maximum times of the verbs that have their own. ``most``: maximum number of calls to filter,
-    prioritize, preempt and cycle in flight. ``hosts_of`` reads the node names of a request that is rejected or late.
+    ``of_verb``: maximum times of verbs for which ``seconds`` does not hold. ``most``: maximum number of calls of
+    filter, prioritize, preempt and cycle in flight. ``hosts_of`` reads the node names of a request that is rejected or
+    late.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ class PodSource(Protocol):
         ...
 
     def decode_pod(self, raw: bytes) -> Pod:
-        """Decode a pod from JSON, with the parts that the snapshot has. Raises ``msgspec.DecodeError``."""
+        """Decode a pod from JSON, with the same parts as the pods of the snapshot. Raises ``msgspec.DecodeError``."""
         ...
 
 

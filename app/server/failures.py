@@ -76,7 +76,7 @@ class FailureStatus(BaseModel):
 
 
 def is_in_api(path: str) -> bool:
-    """Return true if error answers of the path are a Status."""
+    """Return true if the path belongs to the API (``API``), so that its error answers are a Status."""
     return path == API or path.startswith(f"{API}/")
 
 

@@ -29,8 +29,8 @@ _MOST_DIGITS: Final = 7
 
 _CONTENT_LENGTH: Final = b"content-length"
 _NOT_KEPT: Final = frozenset({b"transfer-encoding", b"trailer", b"traceparent", b"tracestate", FORWARDED.encode()})
-"""Headers that prevent caching of a head. Some describe the body in another way. The others differ in each request, so
-the cached head would not be used again.
+"""Headers that prevent caching of a head. Some belong to a body without a declared length. The others differ in each
+request, so the cached head would not be used again.
 """
 
 _POST: Final = b"POST "

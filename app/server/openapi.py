@@ -180,7 +180,7 @@ _URGENT: Final = _pod("web-urgent", "1e47a9db-9c95-58fe-8655-2b8cf18731a7", "web
 _CART: Final = _pod("cart-5f6d8b-new01", "d24ec2e8-4896-5789-8374-5e6c860cbf81", "cart", "ScheduleAnyway")
 _NAMES: Final = ["node-a1", "node-b1", "node-c2"]
 _SPREAD_REASON: Final = "node(s) didn't match pod topology spread constraints"
-"""Reason of PodTopologySpread."""
+"""Reason with which PodTopologySpread rejects a node."""
 
 _USELESS_VICTIM: Final = _victims("e628e4b5-8e50-509b-bf97-14d55a254d42")
 """Victim on node-a1, where ``_URGENT`` would still not fit after the eviction."""

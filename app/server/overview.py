@@ -46,7 +46,7 @@ from app.wire.overview_v1 import (
 )
 
 MOST_LISTED: Final = 100
-"""Maximum number of pods, of skews and of homes in the overview."""
+"""Maximum number of pending pods, of skews and of homes in the overview."""
 
 MOST_PODS: Final = 500
 """Maximum number of listed pods of one node or workload. Further pods of a workload are not sorted by scale-down."""

@@ -52,7 +52,7 @@ WHAT_IFS: Final = frozenset(f"/api/v1/{it}" for it in ("simulate", "drain", "los
 """Paths of what-ifs, which are computed in a child process."""
 
 LONGEST_WHAT_IF_SECONDS: Final = 65.0
-"""Maximum seconds to compute a what-if. The child process is ended earlier."""
+"""Maximum seconds to compute a what-if; longer than the time after which the child process is ended."""
 
 NOT_QUEUED: Final = frozenset({"/livez", "/readyz", "/api/v1/cycle"})
 """Paths that are not queued: probes, because they are cheap, and cycle, because it is a decision like a verb."""

@@ -62,7 +62,7 @@ _FORBIDDEN: Final = 403
 _TOO_LONG: Final = 431
 
 _HEAD: Final = b"content-length: %d\r\ncontent-type: application/json\r\n%s\r\n"
-"""Format of an answer's headers: the length of its body, and further headers or nothing."""
+"""Format of an answer's headers. Takes the length of the body, and further headers or an empty text."""
 
 _CLOSE: Final = b"connection: close\r\n"
 
