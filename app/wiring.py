@@ -53,7 +53,7 @@ def snapshot(settings: Settings, resolved: Sequence[ResolvedProfile]) -> Cluster
 
 
 def _explained(settings: Settings, resolved: Iterable[ResolvedProfile]) -> list[ResolvedProfile]:
-    """Return the profiles with all filters that explain judges."""
+    """Return the profiles as explain uses them: with the default plugins that they lack, if ``explains_all``."""
     return [it.with_defaults() if settings.explains_all else it for it in resolved]
 
 
@@ -209,7 +209,7 @@ def _secrets_of(self_signed: SelfSigned | None) -> Iterator[ManagedSecret]:
 
 
 def authority(settings: Settings, live: LiveFeed | None) -> Authority | None:
-    """Create the authority of self-signed certificates; ``None`` if they are not configured or without a live feed."""
+    """Create the authority of self-signed certificates; ``None`` without a live feed or ``self_signed``."""
     self_signed = settings.self_signed
     if live is None or self_signed is None:
         return None

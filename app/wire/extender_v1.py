@@ -218,7 +218,7 @@ class SplitArgs(Struct, frozen=True):
 
 
 def split_args(body: bytes | memoryview) -> SplitArgs | None:
-    """Split a request. Return ``None`` if it does not have kube-scheduler's form, or if node names have escapes.
+    """Split a request before its node names. ``None`` if the form is not kube-scheduler's, or if names have escapes.
 
     A ``memoryview`` is never split.
     """
@@ -278,4 +278,4 @@ _FIELD_NAMES: Final[Mapping[object, Mapping[str, str]]] = {
     **dict.fromkeys(_PREEMPTION.values(), field_names(_PreemptionArgs)),
     _BINDING: field_names(_BindingArgs),
 }
-"""Keys of the outer object in their usual case, by decoder, then by the key in lower case."""
+"""For each decoder, the keys of the outer object in their usual case, by the key in lower case (``field_names``)."""

@@ -143,7 +143,7 @@ _ALONE: Final = SingleProcess()
 
 
 def _always() -> bool:
-    """Default for ``follows`` of a process that has no watches."""
+    """Default of ``BindGuard.follows``, for a process without watches: no Binding waits for them."""
     return True
 
 

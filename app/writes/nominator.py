@@ -86,5 +86,5 @@ def _refusal(pod: Pod, node_name: str, refused: ApiError) -> Nominated:
 
 
 def _is_another(refused: ApiError) -> bool:
-    """Return true if the patch was refused because a pod with another UID has the name: a UID is immutable."""
+    """Return true if the name now belongs to another pod, whose immutable UID the refused patch would change."""
     return refused.status == _INVALID and _UID in refused.message

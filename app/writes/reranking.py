@@ -26,7 +26,7 @@ _LOG: Final = structlog.get_logger(__name__)
 
 BETWEEN_SECONDS: Final = 10.0
 """Seconds between two searches for holes. A hole is closed only if two searches in a row find it, because usually a new
-pod gets the rank.
+pod gets the free rank.
 """
 
 PAUSE_SECONDS: Final = 1.0
@@ -65,7 +65,7 @@ def reranking_plugins(plugins: Iterable[Any]) -> list[Reranks]:
 
 
 class Reranking:
-    """Background task for the leader. ``problem``: returns why this process must not write now, or ""."""
+    """Background task that closes holes. ``problem``: returns why this process must not write now, or ""."""
 
     def __init__(
         self,

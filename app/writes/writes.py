@@ -25,7 +25,7 @@ class MayWrite(BindLeadership, Protocol):
 
 
 class ClusterWrites(Struct, frozen=True):
-    """Implementations of these writes for one cluster. ``binder`` sends every Binding through ``bind_guard``."""
+    """Implementations of all writes to one cluster. ``binder`` sends every Binding through ``bind_guard``."""
 
     binder: Binder
     writer: Writer

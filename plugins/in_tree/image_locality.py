@@ -54,7 +54,7 @@ class ImageLocality(ScorePlugin):
         return sum([bits[name] for name in bits.keys() & present.keys()])
 
     def _bits_of(self, images: PodImages) -> dict[str, int]:
-        """Return the bit of each image name, and cache the bits of the latest images."""
+        """Return the bit of each image in a raw score, by image name. The latest result is cached."""
         if images is not self._latest:
             self._latest = images
             self._bits = {name: 1 << index for index, name in enumerate(dict.fromkeys(images.names))}

@@ -52,7 +52,7 @@ class Count:
         return len(pods) == len(self.pods) and all(map(is_, pods, self.pods))
 
     def begin(self, pods: Sequence[Pod], counting: Counting) -> None:
-        """Start evaluating these pods, and run the first step of ``counting``."""
+        """Start the evaluation of ``pods`` by the generator ``counting``, and run its first step."""
         self.pods, self.violating, self._rest = pods, None, counting
         self._advance()
 
@@ -112,7 +112,7 @@ class Budgets:
         return violating
 
     def refused(self, pods: Sequence[Pod]) -> Counting:
-        """Like ``violating``, plus the pods that the Eviction API would refuse to evict after all pods before them."""
+        """Like ``violating``, plus the pods that the Eviction API would refuse to evict after evicting those before."""
         violating = {**(yield from self.violating(pods))}
         states: dict[ObjectKey, BudgetState] = {}
         pace = _Pace()
@@ -128,7 +128,7 @@ class Budgets:
         return violating
 
     def _guarding(self, pod: Pod, pace: _Pace) -> Generator[None, None, tuple[PodDisruptionBudget, ...]]:
-        """Return, in steps, the budgets that the Eviction API checks for the pod. They include all that select it."""
+        """Return, in steps, the budgets that the Eviction API checks for the pod, by ``PodDisruptionBudget.guards``."""
         key = (pod.namespace, pod.labels, self._objects.version(POD_DISRUPTION_BUDGETS, pod.namespace))
         known = self._known.get(key)
         if known is not MISSING:

@@ -102,9 +102,9 @@ class OwnRules(Struct, frozen=True):
     stays: Stays
 
     def potential(self, pod: Pod, node: NodeInfo) -> tuple[list[Pod], str]:
-        """Return the pods of the node that can be victims, and why the last of the other pods of lower priority cannot.
+        """Return the potential victims on the node, and a reason why a pod of lower priority is not one of them.
 
-        The reason is empty if there is no such other pod.
+        If several pods are not, the reason is that of the last one. It is empty if all are potential victims.
         """
         potential, reason = [], ""
         for victim in lower(pod, node):

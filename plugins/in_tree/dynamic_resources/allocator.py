@@ -90,7 +90,7 @@ constraints. Also the maximum number of ``matchAttribute`` constraints from whic
 
 _Value: TypeAlias = tuple[type, object]
 _NO_VALUE: Final[_Value] = (object, None)
-"""Value that no device has. It replaces the values of an attribute that all devices lack."""
+"""Value that no device has. In a proof, it is the required value of an attribute that all devices lack."""
 
 RequestKey: TypeAlias = tuple[int, int, int]
 """(index of the claim, index of its request, index of the alternative)"""
@@ -311,8 +311,8 @@ class AllocationSearch:
         return prepared
 
     def _all_devices(self, where: str, key: RequestKey, request: _PreparedRequest) -> list[_Candidate]:
-        """Return all matching devices, for the allocation mode All. Raises ``AllocationError`` if a pool cannot be used
-        now.
+        """Return all devices that match the request and have enough capacity, for the allocation mode All. Raises
+        ``AllocationError`` if a pool is incomplete or invalid.
         """
         devices: list[_Candidate] = []
         start = 0
@@ -365,8 +365,8 @@ class AllocationSearch:
         return self._take_any(key, taken, request, alternative, start)
 
     def _first_available(self, claim: int, number: int) -> bool:
-        """Take devices for the first alternative of a request with which the search succeeds. Return false if there is
-        none.
+        """Try the alternatives of a request in order, until the search succeeds with one. Return false if it succeeds
+        with none.
 
         Raises ``_TooManyResults`` if each alternative would get too many devices.
         """
@@ -412,8 +412,8 @@ class AllocationSearch:
         *,
         must: bool,
     ) -> bool:
-        """Take a device, and then all other devices that are still missing. If that is not possible, release the device
-        and return false.
+        """Take a device, then the devices that this request and all later ones still need. If that is not possible,
+        release the device and return false.
 
         ``following``: position of the next device to try. ``must``: see ``_try_device``.
         """
@@ -504,7 +504,7 @@ class AllocationSearch:
         return list(values)
 
     def _lacks_devices(self, chosen: Sequence[tuple[int, MatchAttribute, _Value]]) -> Generator[None, None, bool]:
-        """Return true if there are too few devices when each constraint of ``chosen`` requires the given value."""
+        """Return true if too few devices have the values that ``chosen`` requires: (claim index, constraint, value)."""
         owner: dict[int, tuple[RequestKey, int]] = {}
         usable: dict[RequestKey, list[int]] = {}
         for key, request in self._requests.items():
@@ -545,7 +545,7 @@ class AllocationSearch:
         owner: dict[int, tuple[RequestKey, int]],
         seen: set[int],
     ) -> bool:
-        """Return true if ``slot`` can get a device when other slots move to other usable devices (augmenting path)."""
+        """Assign a device to ``slot``; other slots can move (augmenting path). Return false if that is not possible."""
         self._examine(1 + len(usable[slot[0]]) // _DEVICES_PER_STEP)
         for position in usable[slot[0]]:
             if position not in seen:

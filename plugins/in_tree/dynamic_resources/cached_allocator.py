@@ -77,9 +77,10 @@ Outcome = Solution | Status
 
 
 class _CachedOutcome(Struct, frozen=True):
-    """Outcome for a node, and the ``inputs`` that it depends on.
+    """Outcome for a node. It is valid while ``inputs`` are unchanged.
 
-    ``claims``: names of the only claims that it is valid for; ``None`` if it is valid for all claims with these specs.
+    ``claims``: names of the claims, if the outcome is an Error with their names: it is valid for no other claims.
+    ``None`` if the outcome is valid for all claims with the same specs.
     """
 
     inputs: tuple[Any, ...]
@@ -124,7 +125,7 @@ class CachedAllocator:
         self._steps = 0
 
     def begin(self) -> None:
-        """Begin the evaluation of a pod with 0 steps taken."""
+        """Begin the evaluation of a pod: set the number of steps to 0."""
         self._steps = 0
         self._evaluation += 1
 
@@ -164,7 +165,7 @@ class CachedAllocator:
         return known.outcome
 
     def _outcomes_for(self, claims: Sequence[ResourceClaim]) -> _OutcomesBySpec:
-        """Return the outcomes by node for claims with these specs, and mark them as used by this evaluation."""
+        """Return the outcomes by node for the specs of ``claims``, and mark them as used by the current evaluation."""
         key = tuple(id(it.spec) for it in claims)
         kind = self._by_specs.get(key)
         if kind is None or kind.evaluation != self._evaluation:
@@ -227,7 +228,7 @@ class CachedAllocator:
     def _search(
         self, claims: Sequence[ResourceClaim], node: NodeInfo
     ) -> Generator[None, None, tuple[Outcome, int, bool]]:
-        """Search the node. Return (outcome, steps, true if the outcome is valid for all claims with these specs)."""
+        """Search the node. Return (outcome, steps, true if the outcome is valid for all claims with the same specs)."""
         inventory = self._inventory
         search: AllocationSearch | None = None
         self._drop_outdated_results()

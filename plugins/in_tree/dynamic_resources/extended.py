@@ -29,7 +29,7 @@ def resources_from_devices(
 ) -> list[str] | None:
     """Return the sorted resources that DeviceClasses must provide, because the node has no device plugin for them.
 
-    The result is ``None`` if neither a device plugin of the node nor a DeviceClass provides one of the resources.
+    The result is ``None`` if there is a resource that neither a device plugin of the node nor a DeviceClass provides.
     """
     names: list[str] = []
     for name in resources:

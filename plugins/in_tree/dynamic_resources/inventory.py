@@ -35,9 +35,9 @@ Member = TypeVar("Member")
 
 
 class _Groups(Generic[Group, Member]):
-    """Groups of objects by key.
+    """Members by group, then by object key.
 
-    ``of`` returns the members of a group. The returned tuple is the identical object until the group changes.
+    ``of`` returns a tuple of the members of a group. Until the group changes, each call returns the same tuple object.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Inventory:
         )
         self._classes_seen = -1
         self.slices_version = 0
-        """Number that changes when slices change. While it is unchanged, each device remains the identical object."""
+        """Number that changes when slices change. While it is unchanged, no ``Device`` object is replaced."""
         self._by_resource: Mapping[str, DeviceClass] = {}
         self._last_shared_pools: PoolStates = {}
         self._restart_slices()
@@ -117,7 +117,7 @@ class Inventory:
             self.refresh_at_once()
 
     def versions(self) -> tuple[int, ...]:
-        """Return the versions of all indexed kinds. The index can change only if one of them changes."""
+        """Return ``Objects.version`` of each indexed kind. The index can change only if a number changes."""
         return tuple(self._objects.version(it) for it in _KINDS)
 
     def classes_version(self) -> int:
@@ -125,8 +125,8 @@ class Inventory:
         return self._objects.version(DEVICE_CLASSES)
 
     def slices_for(self, node: str) -> tuple[tuple[ResourceSlice, ...], tuple[ResourceSlice, ...]]:
-        """Return the node's own slices, and the slices of ``_EVERYWHERE``. Each tuple is the identical object until its
-        slices change.
+        """Return (the node's own slices, the slices of ``_EVERYWHERE``). Each call returns the same two tuple objects
+        until a slice in them changes.
         """
         return self._on_node.of(node) if node else (), self._on_node.of(_EVERYWHERE)
 
@@ -146,7 +146,7 @@ class Inventory:
         return {it: (self.allocations(it), self.slices_of_pool(it)) for it in {each.pool_id for each in slices}}
 
     def shared_pool_states(self) -> PoolStates:
-        """Return the states of the pools shared by several nodes, as the identical object until a state changes."""
+        """Return ``pool_states`` of the slices of ``_EVERYWHERE``: the same mapping object until a state changes."""
         if self._shared_pools is None:
             states = self.pool_states(self._on_node.of(_EVERYWHERE))
             self._shared_pools = self._last_shared_pools if states == self._last_shared_pools else states

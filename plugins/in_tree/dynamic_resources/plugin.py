@@ -267,7 +267,7 @@ class DynamicResources(
         return sum(_score(it, next(chosen) if it.allocation is None else _chosen(it)) for it in pod_claims.all_claims)
 
     def score_nodes(self, state: CycleState, pod: Pod, nodes: Candidates) -> ScoreClasses:
-        """Return one class for all nodes if no node has a solution, for example because the pod needs no devices."""
+        """Return the nodes' scores, all 0 if no node has a solution, for example because the pod needs no devices."""
         if not _read(state).solutions:
             return ScoreClasses([0] * len(nodes), {0: 0}, all_used=len(nodes) > 0)
         return ScoreClasses.by_value([self.score(state, pod, node) for node in nodes])
@@ -309,7 +309,7 @@ class DynamicResources(
         return all(it.allocation is not None and pod.uid in it.reserved_for for it in needed)
 
     def _has_device_plugins(self, pod_claims: PodDeviceClaims, node_name: str) -> bool:
-        """Return true if the node's device plugins provide all extended resources, so that no claim is needed."""
+        """Return true if the node's device plugins provide all ``pod_claims.resources``, so that no claim is needed."""
         node = self._nodes.get(node_name)
         return node is not None and self._from_devices(pod_claims, node) == []
 

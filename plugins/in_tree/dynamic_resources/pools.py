@@ -97,7 +97,7 @@ class _SliceFacts:
         self._selectors = tuple(selectors)
 
     def reach(self, node: Node) -> bool:
-        """Return true if the node can use at least one device. Each device of the slice must specify its own nodes.
+        """Return true if the node can use at least one device of the slice. Only for slices that are ``per_device``.
 
         Raises ``CannotEvaluate``.
         """
@@ -220,7 +220,7 @@ class PoolBuilder:
 
 
 def _are_identical(known: Sequence[ResourceSlice], current: Sequence[ResourceSlice]) -> bool:
-    """Return true if the sequences contain the identical objects."""
+    """Return true if each slice of ``known`` is, by identity, the slice of ``current`` at its position."""
     return len(known) == len(current) and all(map(is_, known, current))
 
 
@@ -230,7 +230,7 @@ def _are_defined(consumed: Mapping[str, Set[str]], counters: Mapping[str, Amount
 
 
 def _add(by_pool: dict[PoolID, list[ResourceSlice]], resource_slice: ResourceSlice) -> None:
-    """Add the slice to its pool. Slices of a newer generation replace older ones."""
+    """Add the slice to its pool, which keeps only the slices of the newest generation."""
     known = by_pool.setdefault(resource_slice.pool_id, [])
     if known and resource_slice.generation < known[0].generation:
         return

@@ -161,7 +161,7 @@ class RequiredState:
             self.existing.setdefault(key, Occupied(key, None)).shift(node, delta)
 
     def stamp(self) -> tuple[object, ...]:
-        """Return a key that changes whenever a verdict might change, except by a change of a node's labels."""
+        """Return a key that changes whenever a verdict might change, except by changed node labels or ``shift``."""
         return (
             self.matches_itself,
             tuple((it.key, it.stamp()) for it in self.affinity),

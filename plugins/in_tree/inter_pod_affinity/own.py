@@ -66,7 +66,7 @@ _NONE: Final = OwnTerms()
 
 
 class OwnTermsOf:
-    """Cache of resolved terms, by terms and pod namespace. Entries are valid until a Namespace object changes."""
+    """Cache of ``OwnTerms``, by pod namespace and ``PodAffinity``. Entries are valid until a Namespace changes."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects

@@ -58,7 +58,10 @@ class PreferredState:
         return ScoreClasses.by_value(totals)
 
     def _weights(self, key: str, values: Sequence[str | None]) -> Iterator[Mapping[Any, int]]:
-        """Yield weights by domain for one topology key. Absent domains, and nodes without the key, have weight 0."""
+        """Yield up to two maps of weights by domain for one topology key: of ``others``, and of ``own``.
+
+        The weight of a domain is the sum from both maps; a domain that a map lacks has weight 0 in it.
+        """
         others = self.others.get(key)
         if others:
             yield others

@@ -69,7 +69,7 @@ class NodeAttachments:
         self._examined = 0
         self.faults: dict[str, Fault] = {}
         self._shared: dict[str, int] = {}
-        """Number of pods that use a volume, minus one, by volume name."""
+        """Number of pods that use a volume besides the first one, by volume name; only volumes of several pods."""
 
     def __len__(self) -> int:
         """Return the number of volumes of pods and of VolumeAttachments that were examined."""
@@ -116,7 +116,7 @@ class NodeAttachments:
                 raise self.faults[uid].with_traceback(None)
 
     def without(self, uids: Collection[str]) -> VolumeDrivers:
-        """Return the volumes of all pods except those with the given UIDs."""
+        """Return the drivers of the volumes that pods other than ``uids`` use, by volume name."""
         names = (name for uid, each in self._pods.items() if uid not in uids for name in each)
         return {name: self.volumes[name] for name in names}
 
