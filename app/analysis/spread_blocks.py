@@ -90,9 +90,9 @@ Reasons = Mapping[str, MainReasonInDomain]
 
 
 class SpreadBlocks:
-    """Describes why constraints keep pods waiting. ``context``: of the verbs. ``snapshot``: of explain.
+    """Describes why constraints keep pods waiting. ``context``: that of the verbs. ``snapshot``: that of explain.
 
-    ``fallbacks``: constraints that are treated as soft after a while.
+    ``fallbacks``: says which profiles have the option ``fallback``.
     """
 
     def __init__(self, context: VerbContext, snapshot: ExplainSnapshot, fallbacks: FallbackTable) -> None:
