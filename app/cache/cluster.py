@@ -285,7 +285,7 @@ class Cluster:
         self._touch(kind, key)
 
     def _touch(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Increase the versions after an object became readable or unreadable, so that derived data is recomputed."""
+        """Treat an object that became readable or unreadable as changed, so that derived data is recomputed."""
         self._changes += 1
         if kind == NODES:
             self._node_changes += 1
@@ -547,7 +547,7 @@ class Cluster:
             index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
-        """Update the total length of kube-scheduler's messages, and the pods by controller and claim if requested."""
+        """Update ``_message_characters``, and the indexes of pods by controller and by claim that were built."""
         self._message_characters += _message_length(new) - _message_length(old)
         if self._by_claim is not None:
             self._by_claim.move(old, new)
