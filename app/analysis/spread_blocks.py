@@ -268,7 +268,7 @@ def note_of(limits: Sequence[DomainLimit], reasons: Sequence[Reasons]) -> str:
 
 
 def _clause(limit: DomainLimit, reasons: Reasons) -> str:
-    """Return the part of the note about one constraint: pods of its domains, its terms, and reasons."""
+    """Return the part of the note about one constraint: pods by domain, parameters such as ``maxSkew``, and reasons."""
 
     def order(domain: str) -> tuple[int, str]:
         return limit.pods[domain], domain

@@ -66,7 +66,7 @@ class WorkloadExplainer:
     """Explains the pods of workloads with an ``Explainer``."""
 
     def __init__(self, explainer: Explainer, snapshot: ExplainSnapshot, problem: Problem) -> None:
-        """``problem``: returns why the snapshot of the decisions cannot be used."""
+        """``problem``: returns why the snapshot of the decisions cannot be used; empty if it can."""
         self._explainer = explainer
         self._snapshot = snapshot
         self._cluster = snapshot.cluster

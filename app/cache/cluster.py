@@ -378,7 +378,7 @@ class Cluster:
         return replace(pod, waiting=replace(pod.waiting, message=""))
 
     def on_placed(self, listener: Callable[[str], None]) -> None:
-        """Call ``listener`` with the UID of a pod that ``upsert_pod`` places, unless it was bound or assumed before."""
+        """Call ``listener`` with the UID of a pod that ``upsert_pod`` stores with a node, unless it had one before."""
         self._on_placed.append(listener)
 
     def upsert_read_pod(self, pod: Pod) -> None:
