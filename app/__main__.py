@@ -117,9 +117,9 @@ def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[st
 
 
 def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
-    """Run a command that asks about a cluster. Without usable credentials there is no answer, so the code is 3.
+    """Run ``ui`` or a question, and return the exit code.
 
-    A user can end a question with Ctrl-C at any time, for example one with ``--watch``.
+    It is ``FAILED`` without usable credentials, and ``INTERRUPTED`` after Ctrl-C, which ends for example ``--watch``.
     """
     try:
         if arguments.run == "ui":

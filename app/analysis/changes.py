@@ -30,7 +30,10 @@ _CROWDED: Final = _FIT | {"NodePorts", "NodeVolumeLimits", "VolumeRestrictions",
 """Plugins that can reject a node because of the pods on it, besides PodTopologySpread."""
 
 _MOST_AMOUNTS: Final = 2
-"""Maximum number of amounts to try for a smaller request. More than one, because nominated pods can use the largest."""
+"""Maximum number of free amounts that are tried as a smaller request for one resource, the largest first.
+
+More than one, because nominated pods can use the largest free amount.
+"""
 
 
 class Changes:

@@ -35,10 +35,10 @@ from app.verbs.similar import similar
 from app.verbs.unserved import printable
 
 ONLY_PROFILE: Final = "explain judges only the filters of the profile: set explain: complete"
-"""Reason why a default filter is not judged with ``explain: profile``, if the profile does not run the filter."""
+"""Reason for default filters that the profile runs only at bind or never: ``explain: profile`` leaves them out."""
 
 _MOST_NAMED: Final = 3
-"""Maximum number of unreadable objects of a kind that are named."""
+"""Maximum number of unreadable objects of a kind that one reason names."""
 
 # plugins that do not read all of their kinds for pods without volumes or devices, see ``_reads``
 _OF_VOLUMES: Final = frozenset({"NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"})
@@ -149,7 +149,8 @@ class ExplainSnapshot:
     def not_judged(self, profile: str, pod: Pod | None = None) -> Mapping[str, str]:
         """Return the filters that cannot be judged now, by plugin name, each with the reason as a phrase for users.
 
-        ``pod``: the pod to judge. Unreadable objects are then ignored for filters that read no such object for it.
+        ``pod``: the pod to judge; ``None`` for any pod. An unreadable object is no reason for a filter that reads no
+        object of its kind for ``pod``.
         """
         judges = self._profiles[profile].judges
         return {plugin: why for plugin, why in self.not_usable(profile, pod).items() if plugin in judges}
@@ -256,7 +257,10 @@ class ExplainSnapshot:
 
 
 def _reads(plugin: str, kind: Kind[Any], pod: Pod) -> bool:
-    """Return False if the filter reads no object of the kind for this pod, because it has no volumes or devices."""
+    """Return False if the pod has no volumes or devices for which the filter reads objects of the kind.
+
+    Return True if it is unknown whether the pod has them.
+    """
     spec = pod.spec
     if spec.oversized:
         return True

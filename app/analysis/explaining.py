@@ -208,7 +208,7 @@ class Explainer:
         return await inquiry.deciding.explain_later(explained, inquiry.judgement.feasible)
 
     def _explain_deciding(self, inquiry: _Inquiry) -> dict[str, Explanation]:
-        """Return the explanations of the plugins of the profile, by the instances that decide."""
+        """Return the explanation of each plugin of the profile, from the instance that decides, by plugin."""
         cluster, pod = self._context.cluster, inquiry.known
         with cluster.without(pod.uid, pod.key):
             return inquiry.deciding.explain(pod, Candidates.of(cluster.nodes), inquiry.not_judged)
@@ -235,7 +235,7 @@ class Explainer:
             changes.seconds += doubting.seconds
 
     def _preemption(self, inquiry: _Inquiry, changes: _Changes) -> Iterator[None]:
-        """Find evictions that would help, but that kube-scheduler does not make if Homeport decides about spread."""
+        """Add a sentence on useful evictions that kube-scheduler does not make with the preset ``delegated``."""
         framework, pod = inquiry.framework, inquiry.pod
         unusable = self._snapshot.not_usable(framework.scheduler_name, pod)
         if inquiry.deciding.preset == "delegated" and not inquiry.not_judged and can_preempt(framework, unusable):
@@ -245,7 +245,7 @@ class Explainer:
                 )
 
     async def _needs(self, inquiry: _Inquiry) -> Sequence[ResourceNeed]:
-        """Return the requested resources, if resources were judged."""
+        """Return the resources that the pod requests; none if NodeResourcesFit gave no verdict."""
         needs: list[ResourceNeed] = []
         if _FIT in inquiry.judgement.plugins:
             await run_stepwise(add_needs(inquiry.judge(), inquiry.pod, tuple(self._cluster.nodes), needs))

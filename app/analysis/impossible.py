@@ -28,7 +28,7 @@ _ONE_CAUSE: Final = {
     **dict.fromkeys(("NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"), "VolumeBinding"),
     **dict.fromkeys(_TAINTS, "TaintToleration"),
 }
-"""Common name of plugins that can reject a node for the same cause, by plugin."""
+"""Plugins that can reject a node for one cause, each with the name under which ``_several_plugins`` counts it."""
 
 _NODES_PER_STEP: Final = 128
 

@@ -94,8 +94,8 @@ class Judgement(Struct):
 class _Prepared(Struct, frozen=True):
     """Filters that can judge nodes after PreFilter, and the rejections of PreFilter.
 
-    ``allowed``: nodes to which PreFilter of a plugin restricts the search, by plugin. ``outside``: rejection of all
-    other nodes.
+    ``allowed``: nodes to which PreFilter of a plugin restricts the search, by plugin. ``outside``: rejection of a node
+    that a plugin does not allow.
     """
 
     active: Sequence[PluginSlot]
@@ -254,7 +254,7 @@ class Judge:
                     rejections[name] += map(judgement.share, result.rejected().values())
 
     def _last(self, pod: Pod, judgement: Judgement, without: Sequence[Pod], changed: Sequence[Node]) -> Iterator[None]:
-        """Run the filters that depend on which nodes passed all others."""
+        """Run the last filters: their verdicts depend on which nodes passed all other filters."""
         attempts = 0
         while self._filters.has_last_filters and judgement.feasible:
             try:
@@ -287,7 +287,7 @@ def _attempted(attempts: int) -> int:
 
 
 def _next_size(size: int, taken: float) -> int:
-    """Return the number of nodes for the step after one with ``size`` nodes that took ``taken`` seconds."""
+    """Return the number of nodes for the next step, if the last step took ``taken`` seconds for ``size`` nodes."""
     growth = min(4.0, 0.8 * _STEP_SECONDS / taken) if taken else 4.0
     return min(_MOST, max(1, size // 2, int(size * growth)))
 

@@ -31,8 +31,8 @@ class ResourceNeed(Struct, frozen=True):
 def add_needs(judge: Judge, pod: Pod, names: Sequence[str], needs: list[ResourceNeed]) -> Iterator[None]:
     """Add a need for each resource that the pod requests, with the free amounts on the nodes ``names``, in short steps.
 
-    Free amounts are computed from the pods that the filters of ``judge`` count. No need is added if the snapshot does
-    not have requests.
+    Free amounts are computed from the pods that the filters of ``judge`` count. No need is added if requests
+    are not decoded.
     """
     try:
         requests = pod.spec.resources.requests

@@ -185,7 +185,7 @@ def waits_since(pod: Pod) -> str:
 
 
 def inputs_of(pod: Pod) -> Inputs:
-    """Return the inputs of the verdicts on a pod. Pods with equal specs share one spec object.
+    """Return the inputs of the verdicts on a pod. Specs are compared by identity: equal specs are one object.
 
     A decoded pod has only the annotations of Homeport's domain, for example a policy. The ordinal at the end of a pod's
     name is an input, because a controller can keep a home for each ordinal. Pods of a ReplicaSet have no ordinal.

@@ -160,7 +160,7 @@ class Skews:
             await asyncio.sleep(max(REFRESH_SECONDS, PAUSE_FACTOR * seconds))
 
     async def workloads(self) -> Mapping[Key, Sequence[Pod]]:
-        """Return the pods of all workloads with constraints, from the last fresh count. Raises ``VerbFailure``."""
+        """Return the pods of each workload with constraints, by ``Key``, from a fresh count. Raises ``VerbFailure``."""
         return (await self._current()).workloads
 
     async def page(

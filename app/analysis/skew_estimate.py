@@ -103,7 +103,7 @@ class SkewEstimate:
             yield
 
     def _domains(self, topology_key: str) -> dict[str, str]:
-        """Return the domain of each node that has the label."""
+        """Return the domain of each node with the label ``topology_key``, by node name."""
         labels = ((name, info.node.labels) for name, info in self._cluster.nodes.items())
         return {name: of[topology_key] for name, of in labels if topology_key in of}
 

@@ -90,9 +90,9 @@ Reasons = Mapping[str, MainReasonInDomain]
 
 
 class SpreadBlocks:
-    """Describes why constraints keep pods waiting. ``context``: of the verbs. ``snapshot``: of explain.
+    """Describes why constraints keep pods waiting. ``context``: that of the verbs. ``snapshot``: that of explain.
 
-    ``fallbacks``: constraints that are treated as soft after a while.
+    ``fallbacks``: says which profiles have the option ``fallback``.
     """
 
     def __init__(self, context: VerbContext, snapshot: ExplainSnapshot, fallbacks: FallbackTable) -> None:
@@ -268,7 +268,7 @@ def note_of(limits: Sequence[DomainLimit], reasons: Sequence[Reasons]) -> str:
 
 
 def _clause(limit: DomainLimit, reasons: Reasons) -> str:
-    """Return the part of the note about one constraint: pods of its domains, its terms, and reasons."""
+    """Return the part of the note about one constraint: pods by domain, parameters such as ``maxSkew``, and reasons."""
 
     def order(domain: str) -> tuple[int, str]:
         return limit.pods[domain], domain

@@ -190,7 +190,7 @@ class SpreadChanges:
         return bool(stay)
 
     def _stays(self, pod: Pod, constraint: TopologySpreadConstraint, node: Node, changed: Node) -> bool:
-        """Return True if a constraint has the same counts with the ``changed`` node."""
+        """Return True if the counts of a constraint do not change when ``changed`` replaces ``node``."""
         counts, inclusion = self._counts(pod, constraint)
         if inclusion.admits(node) == inclusion.admits(changed):
             return True

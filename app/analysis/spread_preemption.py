@@ -30,7 +30,7 @@ Stays = Callable[[Pod], str]
 
 
 def can_preempt(framework: Framework, unusable: Collection[str]) -> bool:
-    """Return true if the plugin that chooses victims is there and not among the ``unusable`` plugins."""
+    """Return true if the framework has DefaultPreemption, which chooses the victims, and it is not ``unusable``."""
     return _PREEMPTION in framework.plugins and _PREEMPTION not in unusable
 
 

@@ -137,7 +137,7 @@ class InTreeVerdictReader:
             self._waiting -= 1
 
     async def _read(self, reader: UncachedReader, core: CoreV1, name: str) -> NodeInfo | None:
-        """Return the node from the cache of read nodes or from the API server. Raises ``OSError``."""
+        """Return the node from the cache or the API server; ``None`` if it does not exist. Raises ``OSError``."""
         key, stamp = (core.extras, name), self._cluster.node_stamp(name)
         known = self._cache.pop(key, None)
         if known is not None and known[0] == stamp and self._clock() - known[1] < CACHE_SECONDS:

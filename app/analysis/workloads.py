@@ -66,7 +66,7 @@ class WorkloadExplainer:
     """Explains the pods of workloads with an ``Explainer``."""
 
     def __init__(self, explainer: Explainer, snapshot: ExplainSnapshot, problem: Problem) -> None:
-        """``problem``: returns why the snapshot of the decisions cannot be used."""
+        """``problem``: returns why the snapshot of the decisions cannot be used; empty if it can."""
         self._explainer = explainer
         self._snapshot = snapshot
         self._cluster = snapshot.cluster
@@ -108,7 +108,7 @@ class WorkloadExplainer:
         return selection
 
     async def _offered(self, namespace: str, kind: str, name: str) -> str:
-        """Return text for an unknown workload that suggests similar names, kinds or namespaces."""
+        """Return the end of the message about an unknown workload: similar names, kinds or namespaces, if any."""
         names: dict[str, set[str]] = {}
         await run_stepwise(self._workloads(namespace, names))
         if not names:
@@ -162,7 +162,7 @@ def workloads_of(pod: Pod) -> Iterator[tuple[str, str]]:
 
 
 def _minutes(created: str) -> int:
-    """Return a creation time (RFC 3339) in minutes since 1970; -1 if it is not one."""
+    """Return a creation time (RFC 3339) in minutes since 1970; -1 if ``created`` is not a valid time."""
     with suppress(ValueError):
         return int(datetime.fromisoformat(created).timestamp() // 60)
     return -1

@@ -1,6 +1,6 @@
 """Totals of the pods on each node, and the number of nodes that have each image.
 
-They are computed only if a plugin declares that it reads these parts of pods and nodes.
+They are computed only from parts of pods and nodes that a plugin declares, see ``AGGREGATED``.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ COUNT_BYTES: Final = 150
 """Estimated bytes of the count of one node or domain."""
 
 _MIN_WEIGHED: Final = 8
-"""Number of entries whose size one call of ``weigh`` estimates again, in addition to the requested part."""
+"""Number of entries that one call of ``weigh`` takes in addition to 1/``part`` of all entries."""
 
 K = TypeVar("K", bound=Hashable)
 

@@ -285,7 +285,7 @@ class Cluster:
         self._touch(kind, key)
 
     def _touch(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Increase the versions after an object became readable or unreadable, so that derived data is recomputed."""
+        """Treat an object that became readable or unreadable as changed, so that derived data is recomputed."""
         self._changes += 1
         if kind == NODES:
             self._node_changes += 1
@@ -378,7 +378,7 @@ class Cluster:
         return replace(pod, waiting=replace(pod.waiting, message=""))
 
     def on_placed(self, listener: Callable[[str], None]) -> None:
-        """Call ``listener`` with the UID of a pod that ``upsert_pod`` places, unless it was bound or assumed before."""
+        """Call ``listener`` with the UID of a pod that ``upsert_pod`` stores with a node, unless it had one before."""
         self._on_placed.append(listener)
 
     def upsert_read_pod(self, pod: Pod) -> None:
@@ -547,7 +547,7 @@ class Cluster:
             index.node(name, old, new)
 
     def _regroup(self, old: Pod | None, new: Pod | None) -> None:
-        """Update the total length of kube-scheduler's messages, and the pods by controller and claim if requested."""
+        """Update ``_message_characters``, and the indexes of pods by controller and by claim that were built."""
         self._message_characters += _message_length(new) - _message_length(old)
         if self._by_claim is not None:
             self._by_claim.move(old, new)

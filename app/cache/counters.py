@@ -445,7 +445,7 @@ class Counters:
         return topology
 
     def _index(self, eligibility: Eligibility, labels: Iterable[str]) -> None:
-        """Register an eligibility for changes of these node labels."""
+        """Register an eligibility, so that ``_affected`` returns it if one of these node labels changes."""
         for label in labels:
             self._by_label.setdefault(label, {})[eligibility] = None
 
@@ -557,7 +557,7 @@ class Counters:
         return (key for key, selection in self._selections.items() if selection.rest is None)
 
     def differences(self, recount: PodRecount) -> Iterator[str]:
-        """Compare with a recount of all pods, in steps. Each step yields a sentence on a difference, or ``""``.
+        """Compare the cached counts with a recount of all pods. Each step yields a sentence on a difference, or ``""``.
 
         The cluster and the recount can change between the steps. Incomplete entries, and selections that are not in the
         recount, are not compared.
@@ -590,7 +590,7 @@ class Counters:
                     yield namespace, labels
 
     def _selection_differences(self, key: SelectionKey, selection: Selection, recount: PodRecount) -> Iterator[str]:
-        """Compare one selection, unless it was evicted, is incomplete, or is not in the recount."""
+        """Compare a selection with the recount, unless it was evicted, is incomplete, or is not in the recount."""
         counted = recount.selections.get(key) if selection.rest is None else None
         wrong = counted is not None and self._selections.holds(key, selection) and counted != selection.nodes
         yield f"selection {selection.selector} in {selection.namespace} differs from a recount" if wrong else ""

@@ -15,7 +15,7 @@ _MAX_LIMITS: Final = 4
 """Maximum number of limits with a stamp in one ``Domains``. A changed count is compared with all these limits."""
 
 DomainsKey = tuple[Scope, Selector, str, frozenset[str], Inclusion]
-"""Scope, selector, topology key, required label keys, and node inclusion policies."""
+"""Scope, selector, topology key, required label keys, and node inclusion policies of a ``Domains``."""
 
 
 class Domains:

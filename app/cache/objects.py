@@ -66,7 +66,7 @@ class ObjectStore:
         self._listeners.setdefault(kind, []).append(listener)
 
     def changed(self, kind: Kind[Any], seen: int) -> list[ObjectKey] | None:
-        """Return the keys of the objects of a kind that were added, changed or deleted since its version was ``seen``.
+        """Return the keys of the objects of a kind added, changed or deleted since ``kind_version`` was ``seen``.
 
         The earliest change comes first. Return ``None`` if the log of the kind begins after ``seen``, because any
         object can have changed then. The log begins with the first call for the kind.

@@ -223,13 +223,13 @@ class Overlay(CountedMoves):
         return self._rows(_nodes_of).keys() | self.replaced.keys()
 
     def nominated(self, cached: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
-        """Return the pending pods by the node to which they are nominated, and by UID."""
+        """Return the pending pods by nominated node and by UID: ``cached`` with the changes of the overlay."""
         if self._nominated is None:
             self._nominated = self._grouped(cached, _nominations_of)
         return self._nominated
 
     def controlled(self, kind: str, cached: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
-        """Return the pods that controllers of this kind own, by the UID of the controller and the UID of the pod."""
+        """Return the pods of controllers of ``kind``, by both UIDs: ``cached`` with the changes of the overlay."""
 
         def controllers_of(pod: Pod) -> Sequence[str]:
             return (pod.owner.uid,) if pod.owner is not None and pod.owner.kind == kind else ()
@@ -237,7 +237,7 @@ class Overlay(CountedMoves):
         return self._grouped(cached, controllers_of)
 
     def claiming(self, cached: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
-        """Return the pods by the PersistentVolumeClaims that they name, and by UID."""
+        """Return the pods by claim (``namespace/name``) and by UID: ``cached`` with the changes of the overlay."""
         return self._grouped(cached, claim_keys)
 
     def annotated(self, cached: Sequence[Pod]) -> Sequence[Pod]:

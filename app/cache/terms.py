@@ -285,7 +285,7 @@ class Terms:
         return TermsRecount(self._counts.complete_selections())
 
     def differences(self, recount: TermsRecount) -> Iterator[str]:
-        """Compare with a recount of all pods, in steps. Each step yields a sentence on a difference, or ``""``."""
+        """Compare the counts and matches with a recount. Each step yields a sentence on a difference, or ``""``."""
         yield from (sentence and f"terms: {sentence}" for sentence in self._counts.differences(recount))
         for key in (*self._groups, *recount.term_groups):
             group = self._groups.get(key)

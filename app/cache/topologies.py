@@ -22,9 +22,9 @@ _TOPOLOGY_BYTES: Final = 8000
 """Estimated bytes of a topology without nodes."""
 
 _ELIGIBLE_BYTES: Final = 1500
-"""Estimated bytes for each part of a node affinity, and each toleration, of an eligibility.
+"""Estimated bytes of an eligibility for each part of its node affinity, and for each of its tolerations.
 
-The number exceeds their size in memory, because it also covers the time to match every new node against them.
+More than the size in memory, because it also covers the time to match every new node against the eligibility.
 """
 
 _MAX_UNIONS: Final = 32
@@ -54,7 +54,7 @@ def new_stamp() -> int:
 class Eligibility:
     """Rule that selects the nodes of a topology: required label keys and node inclusion policies.
 
-    ``topologies``: the topologies with this rule, by topology key; topologies with equal rules share one object.
+    ``topologies``: all topologies with this rule, by topology key; they share this ``Eligibility``.
     ``reads``: label keys that the rule reads. ``size``: number of parts of the node affinity, plus tolerations.
     """
 
@@ -147,7 +147,7 @@ class Topology:
         self.rest: Iterator[None] | None = None
 
     def weight(self) -> int:
-        """Return the estimated bytes, with a share of ``_ELIGIBLE_BYTES`` for matching new nodes to the eligibility."""
+        """Return the estimated bytes, with this topology's share of the bytes of its eligibility."""
         names = len(self.domain) + sum(map(len, self.unions.values()))
         shared = _ELIGIBLE_BYTES * self.eligibility.size // max(1, len(self.eligibility.topologies))
         return _TOPOLOGY_BYTES + shared + NODE_BYTES * (names + len(self.sizes))
@@ -216,7 +216,7 @@ class Topology:
         return [name for name, at in zip(names, map(self.domain.get, names), strict=True) if at not in excluded]
 
     def differences(self, nodes: Mapping[str, NodeInfo]) -> Iterator[str]:
-        """Compare with a recount of ``nodes``, in steps. Each step yields the name of a wrong part, or ``""``."""
+        """Compare the topology with a recount of ``nodes``. Each step yields the name of a wrong part, or ``""``."""
         for name in tuple(nodes):
             info = nodes.get(name)
             yield "places" if info is not None and self._domain_of(info.node) != self.domain.get(name) else ""

@@ -252,7 +252,7 @@ class PortForward:
         self._server = Server(self.url)
 
     def wait(self) -> int:
-        """Wait until the user presses Ctrl-C, and return 0. Raises ``CommandError`` if kubectl ends before."""
+        """Wait until the user presses Ctrl-C, and return 0. Raises ``CommandError`` if kubectl ends first."""
         try:
             self._process.wait()
         except KeyboardInterrupt:
@@ -323,7 +323,7 @@ def _check_namespaces(what: str, candidates: Iterable[_Metadata]) -> None:
 
 
 def _advice(error: Exception, namespace: str) -> str:
-    """Return the advice to name the namespace if the user is not allowed to search all; else an empty text."""
+    """Return the advice to name a namespace if the user is not allowed to list all namespaces; else an empty text."""
     is_forbidden = isinstance(error, ApiError) and error.status == _FORBIDDEN
     return " (--homeport-namespace searches one namespace)" if is_forbidden and not namespace else ""
 
