@@ -57,7 +57,7 @@ _UNRESOLVED: Final = _ResolvedClaim("", "", "", "")
 
 
 class _NodesByObject:
-    """Nodes whose counts depend on an object, by the object's key.
+    """Nodes whose volumes must be counted again after a change of an object, by the object's key.
 
     Most objects have only one dependent node, which is stored without a set to save memory.
     """

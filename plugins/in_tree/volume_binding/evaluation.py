@@ -56,7 +56,7 @@ MAX_STEPS_PER_NODE: Final = 1 << 17
 """
 
 MAX_SELECTOR_MATCHES: Final = 1 << 22
-"""Maximum number of matches of claim selectors against free volumes, about 4 s.
+"""Maximum number of matches of claim selectors against free volumes in one evaluation, about 4 s.
 
 This is enough for 256 selectors and 16,000 volumes.
 """
