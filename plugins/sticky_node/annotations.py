@@ -60,7 +60,7 @@ _HOME_ANNOTATIONS: Final = (HOME, HOME_POD, HOME_OWNER, HOME_MACHINE, HOME_SINCE
 
 
 class ClaimSource(StrEnum):
-    """Event that created a claim."""
+    """Cause of a claim: the bind of its pod, a migration, or the adoption of a running virtual machine."""
 
     BIND = "bind"
     MIGRATION = "migration"
@@ -117,7 +117,7 @@ def home_in(obj: AnnotatedObject, slot: str) -> str:
 
 
 def recorded_machine(owner: Owner) -> str:
-    """Return the systemUUID of the home's node when it became the home; empty if unknown for this home."""
+    """Return the systemUUID that the home's node had when it became the home; empty if unknown for this home."""
     obj, slot = owner.obj, owner.slot
     home = home_in(obj, slot)
     if owner.before is not None and not home and recorded_home(owner):
@@ -140,7 +140,7 @@ def home_pod(owner: Owner) -> str:
 
 
 def _home_pod_of(before: HomeRecord) -> str:
-    """Return the value for ``home-pod`` of a home remembered from a predecessor."""
+    """Return ``home-pod`` of a remembered home: the UID of the predecessor, or else of the Home object."""
     return before.keeper.uid or before.uid
 
 

@@ -33,7 +33,7 @@ TICK_SECONDS: Final = 0.25
 """Seconds that a background task sleeps before it checks for work again, and time limit of its writes in between."""
 
 LOOK_SECONDS: Final = 1.0
-"""Minimum time between two comparisons of all owners, or of all waiting pods."""
+"""Minimum time between two checks of all owners for changes, or of all waiting pods."""
 
 Item = TypeVar("Item")
 
@@ -337,9 +337,9 @@ class HomeScan:
 
 
 def _rank(owner: Owner, pod: Pod) -> int:
-    """Return how advanced a pod is, from 0 to 3.
+    """Return how advanced a pod is: 0 without a node, 1 elsewhere than at home, 2 at home.
 
-    If KubeVirt has published the virtual machine's node, the pod on that node is the most advanced one.
+    The result is 3 on the node that KubeVirt has published for the virtual machine.
     """
     if not pod.node_name:
         return 0

@@ -70,7 +70,7 @@ def not_inherited(events: EventRecorder, kind: Kind[AnnotatedObject], obj: Annot
 
 
 def remembered(events: EventRecorder, owner: Owner, home: str) -> None:
-    """Report that the owner got back the home of a predecessor of the same name."""
+    """Report that the owner inherited the home of a predecessor of the same name."""
     note = f"{home} is the home from now on: an earlier {owner.kind.kind} of this name lived there"
     _about(events, owner, _node(home), "Normal", "HomeRemembered", _REMEMBERING, note)
 
@@ -122,7 +122,7 @@ def unknown_policy(events: EventRecorder, owner: Owner, value: str) -> None:
 
 
 def waits(events: EventRecorder, pod: Pod, decision: Decision) -> None:
-    """Emit an Event on the pod: the pod waits for a home that accepts no pods now."""
+    """Emit an Event on the pod: it waits for its home, whose node is unusable. For other states, do nothing."""
     if decision.home_state.state in _UNUSABLE:
         type_, reason = _UNUSABLE[decision.home_state.state]
         note = f"the pod waits: {_state_text(decision.home, decision.home_state)}{_until(decision)}"

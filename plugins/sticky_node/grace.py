@@ -40,7 +40,7 @@ MOST_SEEN: Final = 1 << 15
 """Maximum number of homes, and of pods with gates, whose times are kept in memory. The oldest are dropped first."""
 
 _LONGEST: Final = 320
-"""Maximum length of the annotation in characters: a state, a time, and the longest node name."""
+"""Maximum length of ``home-since`` in characters: a state, a time, and the longest node name."""
 
 _CLOCK_SKEW_SECONDS: Final = 60.0
 """Tolerated clock skew between replicas."""
@@ -128,7 +128,7 @@ class GraceClocks:
         self._gated.put(pod.uid, self._now())
 
     def ungated(self, pods: Container[str]) -> None:
-        """Forget the gate times of all pods except these. ``pods``: UIDs."""
+        """Forget the times recorded by ``gated``, except those of ``pods`` (UIDs)."""
         for uid in [it for it in self._gated if it not in pods]:
             del self._gated[uid]
 
@@ -226,7 +226,7 @@ _MOST_ATTEMPTS: Final = 4096
 
 
 class _Attempt(Struct):
-    """Attempt of one pod. ``ends_at``: on the monotonic clock."""
+    """Attempt to nominate a pod to its soft home. ``ends_at``: its time limit on the monotonic clock."""
 
     home: str
     ends_at: float

@@ -58,7 +58,7 @@ LEAVING_TAINTS: Final = (
 )
 
 _MOST_USABLE: Final = 1 << 14
-"""Maximum number of nodes cached as usable for any pod."""
+"""Maximum number of nodes cached as usable for every pod."""
 
 _KUBEVIRT: Final = "kubevirt.io"
 _NOT_READY: Final = Taint("node.kubernetes.io/not-ready", NO_SCHEDULE)
@@ -203,7 +203,7 @@ class HomeStates:
 
 
 def _by_key(marks: Iterable[MaintenanceMarker]) -> Mapping[str, frozenset[str | None]]:
-    """Return the taint keys that matter, each with its values; ``None`` matches any value."""
+    """Return the keys of taints that make a node unusable, each with the values that do; ``None`` matches any value."""
     values: dict[str, frozenset[str | None]] = {}
     for marker in marks:
         if marker.taint:

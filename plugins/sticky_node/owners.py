@@ -224,7 +224,7 @@ class Owners:
         return kind in self._per_ordinal
 
     def is_remembered(self, kind: Kind[AnnotatedObject]) -> bool:
-        """Return true if homes of this kind outlive their owners."""
+        """Return true if the homes of owners of this kind outlive the owners."""
         return kind in self._by_name
 
     def has_machines(self) -> bool:
@@ -241,7 +241,7 @@ class Owners:
         return instance if keeper == obj.uid else None
 
     def remembers(self) -> bool:
-        """Return true if homes of any kind outlive their owners."""
+        """Return true if the homes of any kind of owners outlive the owners."""
         return bool(self._by_name)
 
     def _before(self, kind: Kind[AnnotatedObject], obj: AnnotatedObject, slot: str) -> HomeRecord | None:

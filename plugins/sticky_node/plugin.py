@@ -222,8 +222,8 @@ class StickyNode(
         return not self._attempts.begin(pod.uid, home)
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Apply the filter. Its verdict also holds if the bind of a pending home fails, because this pod then makes the
-        same home.
+        """Apply the filter. Its verdict also holds if the bind of a pending home fails: the bind of ``pod`` then makes
+        the same node the home.
         """
         return self.filter(state, pod, node)
 

@@ -40,7 +40,7 @@ from plugins.sticky_node.args import LEADER_WORKER_SET
 MOST_SLOTS: Final = 1024
 """Maximum number of slots of one object. Slots with the shortest names, and so the lowest ordinals, are used first.
 
-About as many homes, with all their annotations, fit into the API server's limit of 256 KiB for annotations.
+About this many homes, with all their annotations, fit into the API server's limit of 256 KiB for annotations.
 """
 
 _NUMBERS: Final = re.compile(r"[0-9-]*")
@@ -76,7 +76,7 @@ class HomeClaims:
 
     @property
     def pods(self) -> Mapping[str, Mapping[str, Pod]]:
-        """Pods of all claims, by UID, grouped by the claim's key."""
+        """Pods by UID, grouped by the key (``namespace/name``) of a claim that they use."""
         return self._pods
 
     def of(self, pod: Pod) -> PersistentVolumeClaim | str | None:
@@ -207,7 +207,7 @@ class BoundVolumes:
 
 
 def _may_match(affinity: RequiredNodeAffinity, name: str) -> bool:
-    """Return true if a node of that name might match. Its labels are unknown."""
+    """Return true if the affinity might match the node ``name``, whose labels are unknown."""
     return any(_term_may_match(it, name) for it in affinity.terms or ()) or not affinity.terms
 
 

@@ -29,7 +29,7 @@ from plugins.sticky_node.pods import is_target
 
 
 class Action(StrEnum):
-    """Effect on filter's result."""
+    """Effect of a ``Decision`` on filter's result."""
 
     ALL = "all pass"
     NOT_HOME = "all but home pass"
@@ -106,7 +106,7 @@ _BY_NAME: Final = {it.value: it for it in Policy}
 
 
 class AppliedPolicy(Struct, frozen=True):
-    """Policy that applies. ``grace``: seconds. ``source``: origin of the policy, as text for a user."""
+    """Policy that applies to an owner. ``grace``: seconds. ``source``: origin of the policy, as text for a user."""
 
     policy: Policy
     grace: float

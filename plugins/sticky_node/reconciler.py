@@ -167,7 +167,7 @@ class HomeOwnership:
         self._iteration = ResumableIteration(owners, owners.keepers(), self._correct_objects)
 
     async def all(self) -> bool:
-        """Check every owner that has changed since it was last correct; return true if nothing is left to do."""
+        """Correct every owner that has changed since it was found correct; return true if nothing is left to do."""
         complete, steps = True, Steps(self._handle.timing.sleep)
         for kind, obj in self._iteration:
             await steps()

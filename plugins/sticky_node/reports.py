@@ -85,7 +85,7 @@ MOST_NODES: Final = 10
 """Maximum number of nodes that the metric ``homes_unusable`` names."""
 
 OTHERS: Final = "(others)"
-"""Label value for homes on all other nodes."""
+"""Label value for homes on nodes that ``homes_unusable`` does not name."""
 
 
 NO_NODE: Final = "(gone)"

@@ -163,7 +163,7 @@ class UnusableHomes:
                 self._clocks.forget(home.owner.key)
 
     def _stamp_now(self) -> tuple[object, object]:
-        """Return versions of everything that all home states depend on, and of the owners."""
+        """Return two keys: one changes with nodes and Namespaces, which all home states depend on, one with owners."""
         version = self._handle.objects.version
         of_all = (self._handle.nodes.generation, *(version(it) for it in self._shared))
         return of_all, tuple(version(it) for it in self._keepers)
@@ -332,6 +332,6 @@ class UnusableHomes:
         self._wait(uid, entry, entry.pause)
 
     def _wait(self, uid: str, entry: _Unwritten, seconds: float) -> None:
-        """Queue an owner after a delay. Each owner is in only one of the two queues, once."""
+        """Queue an owner for a write after a delay. Each owner is in only one of ``_delayed`` and ``_ready``, once."""
         self._unwritten[uid] = entry
         heappush(self._delayed, (self._handle.timing.clock() + seconds, next(self._numbers), uid))

@@ -45,7 +45,7 @@ not queue behind the backlog.
 """
 
 MOST_KNOWN: Final = 1 << 14
-"""Maximum number of pods compared. The oldest are dropped first, and the next search finds them again."""
+"""Maximum number of pods with stored verdicts. The oldest are dropped first, and the next search finds them again."""
 
 FIRST_ASK_SECONDS: Final = 3.0
 """Delay before the first evaluation, so that the sampling guard can first nominate the pod to its home."""
@@ -58,10 +58,10 @@ MOST: Final = 1024
 """Maximum number of pods whose homes are evaluated at a time. Further pods get no Event about the reasons."""
 
 MOST_OF_NAMESPACE: Final = 128
-"""Maximum number of these pods in one namespace, so that one tenant cannot displace all others."""
+"""Maximum number of pods of one namespace whose homes are evaluated, so that a tenant cannot displace all others."""
 
 EVALUATION_INTERVAL_SECONDS: Final = 0.1
-"""Delay between two evaluations."""
+"""Delay between the evaluations of two pods' homes."""
 
 
 class _RefusedPod(Struct):
@@ -146,7 +146,7 @@ class HomeRefusalReporter:
         self._put(refused)  # at the end of the queue
 
     def _held(self, pod: Pod) -> tuple[Pod, Owner, Decision] | None:
-        """Return the pod with its owner and decision, if it still waits for a usable home."""
+        """Return the pod with its owner and decision; ``None`` unless it still waits for a usable home."""
         newest = self._newest(pod)
         with suppress(Unreadable):
             if newest is not None and isinstance(owner := self._owners.of(newest), Owner):
@@ -258,7 +258,7 @@ class PodWaker:
             await self._look_at(list(self._waits.values()), steps)
 
     def _stamp_now(self) -> object:
-        """Return versions of the nodes and the objects that verdicts depend on."""
+        """Return a key that changes with every change of a node, or of another object that verdicts depend on."""
         return (self._handle.nodes.generation, *map(self._handle.objects.version, self._kinds))
 
     async def _waiting(self, pending: set[str], steps: Steps) -> AsyncIterator[Pod]:

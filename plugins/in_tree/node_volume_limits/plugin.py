@@ -41,7 +41,7 @@ class NodeVolumeLimitsArgs(PluginArgs):
 
 
 class _IncomingVolumes:
-    """Volumes that the incoming pod would attach to a node, shared by all nodes of one search.
+    """Volumes that the incoming pod would attach to a node. One object serves all nodes of a search.
 
     ``counts``: number of these volumes by driver, for a node that has a CSINode but none of the volumes yet.
     ``counted``: number of volumes that the search has counted on nodes. ``attachments_read``: true if all
@@ -126,7 +126,7 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         return self._attachments.unused(attachments, node.name, incoming.counted)
 
     def _require_attachments(self, incoming: _IncomingVolumes) -> None:
-        """Raise ``Unreadable`` if any VolumeAttachment is unreadable, because that object could belong to the node."""
+        """Raise ``Unreadable`` if a VolumeAttachment is unreadable, because it could belong to any node."""
         self._objects.in_namespace(VOLUME_ATTACHMENTS, "")
         incoming.attachments_read = True
 

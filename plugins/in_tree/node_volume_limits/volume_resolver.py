@@ -57,7 +57,7 @@ _UNRESOLVED: Final = _ResolvedClaim("", "", "", "")
 
 
 class _NodesByObject:
-    """Nodes whose counts depend on an object, by the object's key.
+    """Nodes whose volumes must be counted again after a change of an object, by the object's key.
 
     Most objects have only one dependent node, which is stored without a set to save memory.
     """
@@ -146,7 +146,7 @@ class VolumeResolver:
             return None
 
     def of_pod(self, pod: Mounts, node: str, *, has_csi_node: bool = True) -> Iterator[tuple[str, str]]:
-        """Yield (unique name, driver) of the volumes of a pod on ``node``, or of an incoming pod (``NO_NODE``).
+        """Yield (unique name, driver) of each counted volume of a pod on ``node``, or of an incoming pod (``NO_NODE``).
 
         ``has_csi_node``: true if the node has a CSINode object. Raises ``UncountableVolume`` or ``Unreadable``, and
         ``MissingClaim`` for an incoming pod.

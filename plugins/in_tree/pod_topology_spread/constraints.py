@@ -119,7 +119,7 @@ def _selector_of(constraint: TopologySpreadConstraint, labels: Mapping[str, str]
 
 
 class _Inclusions:
-    """Node inclusion policies of one pod's constraints. Each distinct one is created once."""
+    """Creates the inclusions of one pod's constraints. Constraints with equal node inclusion policies share one."""
 
     def __init__(self, pod: Pod) -> None:
         self._spec = pod.spec

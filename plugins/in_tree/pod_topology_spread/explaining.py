@@ -52,7 +52,7 @@ def explained(pod: Pod, state: HardState, soft: Sequence[Constraint], counts: Co
 
 
 def _limit(hard: HardConstraint) -> DomainLimit:
-    """Return the counts and limits of a hard constraint as data."""
+    """Return the number of nodes and pods of each domain, and which domains have too many pods for the incoming pod."""
     constraint, limit = hard.constraint, hard.limit({})
     pods = _counts(hard.domains)
     full = frozenset(name for name, count in pods.items() if count > limit)
@@ -90,12 +90,12 @@ def _soft_limits(pod: Pod, soft: Sequence[Constraint], counts: Counts) -> tuple[
 
 
 def _counts(domains: DomainCounts) -> dict[str, int]:
-    """Return the number of pods of each domain, in the order of their names."""
+    """Return the number of pods by domain, sorted by the domain's name."""
     return {name: domains.count(name) for name in sorted(domains.nodes_by_domain())}
 
 
 def _shown_domains(pods: Mapping[str, int], most: int) -> tuple[Sequence[str], str]:
-    """Return the sorted names of the ``most`` fullest domains, and a note if other domains are omitted."""
+    """Return the sorted names of the ``most`` fullest domains, and a note on omitted domains (empty if none are)."""
     if len(pods) <= most:
         return tuple(pods), ""
     fullest = sorted(pods, key=pods.__getitem__, reverse=True)[:most]

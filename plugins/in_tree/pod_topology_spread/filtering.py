@@ -224,6 +224,6 @@ def hard_state(counted: Counted, counts: Counts, pod: Pod, constraints: Sequence
 
 
 def in_tree(counts: Counts, pod: Pod, required: frozenset[str], constraint: Constraint) -> HardConstraint:
-    """Return the constraint with kube-scheduler's rules. Raises ``Unprepared``."""
+    """Return the constraint with its counts, under kube-scheduler's rules. Raises ``Unprepared``."""
     domains = counts.domains(pod.namespace, constraint.counted, constraint.topology_key, required, constraint.inclusion)
     return HardConstraint(constraint, domains, int(constraint.matches(pod.labels)), {})

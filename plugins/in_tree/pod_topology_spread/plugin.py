@@ -54,7 +54,7 @@ _PART_BYTES: Final = 200
 """Maximum size of the cache of constraints, and estimated sizes of an entry and of its parts, in bytes."""
 
 _MOST_REPORTED: Final = 1024
-"""Maximum number of pods remembered as reported by the Event ``DeletionCostIgnored``."""
+"""Maximum number of remembered pods, for which the Event ``DeletionCostIgnored`` was emitted."""
 
 _INVALID_COST: Final = (
     "the annotation {} is ignored, because {} is not a 32-bit integer: the pod gets its rank among the pods of its "
@@ -191,7 +191,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return explained(pod, self._hard_state(pod, hard), soft, self._counts)
 
     def _explained(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """Return the constraints with notes for ``explain``. Raises ``InvalidConstraint``."""
+        """Return the hard or soft constraints (``when``) with notes for ``explain``. Raises ``InvalidConstraint``."""
         constraints = tuple(map(self._with_missing_domains, self._constraints(pod, when)))
         return constraints if self._softening is None else self._softening.noted(pod, constraints, when)
 
@@ -201,7 +201,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return constraint.with_note(f"without a node: {', '.join(missing)}") if missing else constraint
 
     def _plain_or_softened(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """Return the constraints like ``_plain_constraints``, but relaxed ones are soft."""
+        """Like ``_plain_constraints``, but a hard constraint that ``Softening`` relaxes is soft."""
         every = pod.spec.spread or self._defaults
         softened = None if self._softening is None or pod.spec.oversized else self._softening.softened(pod, every)
         if softened is None:
@@ -227,7 +227,7 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
         return () if selector == EVERYTHING else default_constraints(self._defaults, pod, when, selector)
 
     def _own_constraints(self, pod: Pod, when: str) -> tuple[Constraint, ...]:
-        """Return the pod's own constraints, prepared. They are cached for all pods with equal labels and spec."""
+        """Return the pod's own hard or soft constraints (``when``), cached for all pods with equal labels and spec."""
         key = (pod.labels, pod.spec, when)
         constraints: tuple[Constraint, ...] = self._own.young.get(key, MISSING)
         if constraints is MISSING:

@@ -23,7 +23,7 @@ MOST_PODS: Final = 5000
 """Maximum number of pods of a ReplicaSet that has ranks. A bind reads all of these pods, in less than 1 ms."""
 
 MOST_GIVEN: Final = 4096
-"""Maximum number of ranks in memory. A rank is used until the watch shows the pod with it, which takes a moment."""
+"""Maximum number of ranks in memory. A rank is needed only until the watch shows it on the pod, soon after the bind."""
 
 _MOST_SIZES: Final = 64
 """Maximum number of topology keys whose number of domains is cached."""
@@ -114,7 +114,7 @@ class Ranks:
         return max(self._pods.get(uid, {}).values(), key=lambda it: it.created, default=None)
 
     def misranked(self, uid: str, constraints: Iterable[TopologySpreadConstraint]) -> Collection[tuple[Pod, int]]:
-        """Return, for each domain with a hole in its ranks, the bound pod that should get another rank, and this rank.
+        """Return, for each domain with a hole in its ranks, one bound pod and the rank that it should get.
 
         It is the pod with the highest superfluous rank; if there is none, a pod without a rank. Pods with a cost above
         0 keep their cost. If a domain has n such pods, its ranks 0 to n - 1 need no pod. ``constraints``: those of the
@@ -185,7 +185,7 @@ class Ranks:
 
 
 def _free_number(taken: Collection[int], skipped: int) -> int:
-    """Return the smallest number that is not in ``taken``, after the ``skipped`` smallest such numbers."""
+    """Return the free number (0 or more, not in ``taken``) that has exactly ``skipped`` smaller free numbers."""
     number = 0
     while skipped or number in taken:
         skipped -= number not in taken

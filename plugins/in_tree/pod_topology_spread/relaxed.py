@@ -27,7 +27,7 @@ class Relaxation(Struct, frozen=True):
     allows_not_worse: bool
 
     def counted(self, counts: Counts, pod: Pod, required: frozenset[str], constraint: Constraint) -> HardConstraint:
-        """Count the domains of a constraint, and return it with these rules. Raises ``Unprepared``."""
+        """Return the constraint with its counts, under this relaxation. Raises ``Unprepared``."""
 
         def of(inclusion: Inclusion) -> DomainCounts:
             return counts.domains(pod.namespace, constraint.counted, constraint.topology_key, required, inclusion)
@@ -39,7 +39,7 @@ class Relaxation(Struct, frozen=True):
 
 
 def counted_by(beyond: Beyond | None) -> Counted:
-    """Return the function that applies the options of a profile to the hard constraints of a pod."""
+    """Return the function that adds the counts to a hard constraint, under the options of a profile."""
     if beyond is None:
         return in_tree
     relaxation = Relaxation(beyond.untolerated_domains == "Ignore", beyond.on_violation == "AllowNotWorse")

@@ -153,8 +153,8 @@ def soft_state(
 def _count_queries(
     pod: Pod, constraint: Constraint, counts: Counts, required: frozenset[str]
 ) -> tuple[Callable[[], object], ...]:
-    """Return functions that query all counts on which the credits of a constraint depend. Calling them prepares the
-    counts.
+    """Return functions that query all counts on which the credits of a constraint depend. Each raises ``Unprepared``
+    if its counts are not cached yet.
     """
     of_key = partial(counts.values, constraint.topology_key)
     if constraint.topology_key == HOSTNAME:

@@ -42,7 +42,7 @@ class _NodeEvaluation(Struct, frozen=True):
     """Evaluation of a pod's claims on one node.
 
     ``reasons``: why the node is rejected. ``waiting``: claims that are not bound. ``pod_volumes``: volumes to bind and
-    to provision for them; ``None`` if the node is rejected or no claim waits.
+    to provision for ``waiting``; ``None`` if the node is rejected or no claim waits.
     """
 
     reasons: tuple[str, ...]

@@ -26,7 +26,7 @@ NOTHING: Final = -UNLIMITED
 class CapacityIndex:
     """Index of CSIStorageCapacity objects by StorageClass and node labels.
 
-    A look-up returns the size of the largest volume.
+    ``max_size`` returns the size of the largest volume that can be provisioned for a node.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -76,7 +76,7 @@ class CapacityIndex:
         return () if index is None else index.keys
 
     def _of(self, storage_class: StorageClass) -> LabelIndex[CSIStorageCapacity] | None:
-        """Return the CSIStorageCapacity objects of a class; ``None`` if its driver does not publish any."""
+        """Return the CSIStorageCapacity objects of a class; ``None`` unless its CSIDriver sets ``storageCapacity``."""
         driver = self._objects.get(CSI_DRIVERS, "", storage_class.provisioner)
         if driver is None or not driver.storage_capacity:
             return None

@@ -56,7 +56,7 @@ MAX_STEPS_PER_NODE: Final = 1 << 17
 """
 
 MAX_SELECTOR_MATCHES: Final = 1 << 22
-"""Maximum number of matches of claim selectors against free volumes, about 4 s.
+"""Maximum number of matches of claim selectors against free volumes in one evaluation, about 4 s.
 
 This is enough for 256 selectors and 16,000 volumes.
 """
@@ -122,9 +122,9 @@ class ClaimsEvaluation:
 
     Long computations yield, so that other requests can run. ``reasons`` and ``pod_volumes`` raise ``Unprepared`` after
     ``MAX_STEPS_PER_EVALUATION`` steps; the results so far are kept. The results depend on ``inputs``, on nodes, and on
-    volumes and CSIStorageCapacity objects. ``is_current`` checks the last two for changes. Later evaluations can reuse
-    the results while ``inputs`` are equal. ``stamp`` returns a key that changes whenever ``inputs``, volumes or
-    CSIStorageCapacity objects might have changed.
+    volumes and CSIStorageCapacity objects. ``is_current`` checks these volumes and CSIStorageCapacity objects for
+    changes. Later evaluations can reuse the results while ``inputs`` are equal. ``stamp`` returns a key that changes
+    whenever ``inputs``, volumes or CSIStorageCapacity objects might have changed.
 
     A claim in ``waiting`` with a ``selected_node`` is assigned to that node. If several volumes of the pod use one
     claim, the claim is evaluated once. While the claim is unassigned, it takes one PersistentVolume for each of these
@@ -176,7 +176,7 @@ class ClaimsEvaluation:
         return (1 + len(self.waiting) + len(self._results) + len(self._reasons)) * _BYTES_PER_RESULT + sets
 
     def begin(self) -> None:
-        """Begin another evaluation with 0 steps taken. The caller must have checked that ``inputs`` are still equal."""
+        """Begin another evaluation with 0 steps taken. The caller must have checked ``inputs`` and ``is_current``."""
         self._spent = 0
         self._first_node = ""
         self._stamp_at_begin = self._stamp()
@@ -310,7 +310,7 @@ class ClaimsEvaluation:
                     yield steps
 
     def _run(self, key: Hashable, work: Work[Any], max_steps: int) -> Iterator[int]:
-        """Run work to its end and store its result or exception."""
+        """Run work and store its result or exception; ``_TooManySteps`` if it takes more than ``max_steps``."""
         result: Any = None
         steps = 0
         try:
@@ -385,7 +385,7 @@ class ClaimsEvaluation:
         return ""
 
     def _relevant_state(self, node: NodeInfo) -> tuple[LabelSet, frozenset[str]]:
-        """Return the node's labels and its in-tree drivers that are migrated to CSI, on which bound claims depend."""
+        """Return what bound claims depend on: the node's labels, and its in-tree drivers that are migrated to CSI."""
         csi_node = self._objects.get(CSI_NODES, "", node.name) if self._has_in_tree else None
         return node.node.labels, _NONE if csi_node is None else csi_node.migrated
 

@@ -156,7 +156,7 @@ class VolumeBinding(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, ScoreP
         return (claims, *(self._objects.version(it) for it in (*SUPPLY_KINDS, STORAGE_CLASSES, CSI_NODES)))
 
     def _evict_oldest(self) -> None:
-        """Evict the oldest evaluations until the cache is within its limits, but keep the latest ones."""
+        """Evict the oldest evaluations until the cache is within its limits, but keep the last ``_MIN_EVALUATIONS``."""
         total = sum(it.weight for it in self._evaluations.values())
         while len(self._evaluations) > _MIN_EVALUATIONS and (
             total > _MAX_EVALUATION_BYTES or len(self._evaluations) > _MAX_EVALUATIONS

@@ -40,7 +40,7 @@ _MAX_SELECTION_BYTES: Final = 64 << 20
 """Maximum estimated size in bytes of the cached sets of selected volumes, including their selectors."""
 
 STEPS_PER_OBJECT: Final = 4
-"""Number of steps that count as one object, so that an object with a long affinity counts as several objects."""
+"""Number of steps that ``catch_up`` counts as one object. So an object with a long affinity counts as several."""
 
 _GroupKey = tuple[str, str, tuple[str, ...]]
 """(volume mode, VolumeAttributesClass, access modes) of a volume."""
@@ -133,7 +133,7 @@ class VolumeIndex:
         ]
 
     def located(self, volume: PersistentVolume, affinity: RequiredNodeAffinity | None) -> LocatedVolume:
-        """Return a volume with its compiled node affinity, which is shared by volumes with an equal affinity."""
+        """Return a volume with ``affinity`` compiled. Volumes with an equal affinity share the matcher."""
         if affinity is None:
             return LocatedVolume(volume, None)
         matcher = self._matchers.get(affinity)
