@@ -95,7 +95,10 @@ def _known(
 
 
 def _names(dest: str, given: Sequence[str], last: str, names: Callable[[str], Iterable[str]]) -> Iterable[str]:
-    """Return the names that an argument can have. ``dest``: the parser's name of the argument."""
+    """Return the possible values of an argument that names an object; empty for other arguments.
+
+    ``dest``: the parser's name of the argument.
+    """
     if dest in _COLLECTIONS:
         return names(_COLLECTIONS[dest])
     if dest not in ("target", "workload", "owner"):

@@ -222,7 +222,7 @@ class PreemptionController:
         return True
 
     def _newest(self, case: Preemptor) -> Pod | None:
-        """Return the cached pod if it waits for a node; else ``None``."""
+        """Return the cached pod if it waits for a node, and store it in ``case``; else return ``None``."""
         pod = self._cluster.pod(*case.pod.key)
         if pod is None or pod.uid != case.pod.uid or is_settled(pod):
             return None
@@ -283,8 +283,8 @@ class PreemptionController:
             case.retry_later(now)
 
     async def _choice(self, case: Preemptor) -> FoundVictims:
-        """Search for victims. Then wait until the snapshot has all earlier writes, and search again on the chosen node
-        only.
+        """Search for victims. Once the snapshot has all earlier writes, search again, only on the chosen node. Return the
+        result; it has no pods if a search finds none, or if the snapshot does not get the writes in time.
         """
         choice = await self._found(case)
         if not choice.pods:
