@@ -75,7 +75,7 @@ def _of_scale(message: str, given: Sequence[str]) -> CommandError | UsageError:
 
 
 def _json(manifest: ManifestObject) -> dict[str, Any]:
-    """Return a manifest's object. Raises ``UsageError`` if it has a value that JSON lacks, such as a date or ``.nan``."""
+    """Return a manifest's object. Raises ``UsageError`` if it has a value that JSON lacks, like a date or ``.nan``."""
     try:
         json.dumps(manifest.value, allow_nan=False)
     except (TypeError, ValueError) as error:

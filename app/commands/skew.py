@@ -32,7 +32,7 @@ def workloads(server: Pages, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def similar_names(server: Pages, namespace: str, kind: str, name: str) -> str:
-    """Return text that suggests similar names of workloads of the kind that have a skew; empty if none is similar.
+    """Return text that suggests similar names among the listed workloads of the kind; empty if none is similar.
 
     Raises ``CommandError``.
     """
@@ -112,7 +112,7 @@ def _cells(item: Mapping[str, Any], most: int) -> dict[str, str]:
 
 
 def _next(item: Mapping[str, Any]) -> str:
-    """Return a text about the listed domains that take the next pod: some names, and the number of others; can be empty."""
+    """Return the names of some listed domains that take the next pod, and the number of the others; can be empty."""
     names = [it["name"] for it in item["domains"] if it["takes"]]
     more = len(names) - _MOST_DOMAINS
     return " ".join(names[:_MOST_DOMAINS]) + (f" and {more} more" if more > 0 else "")

@@ -116,7 +116,7 @@ def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Server, str] | None
 
 
 def _of_cluster(arguments: argparse.Namespace, of_cluster: OfCluster, *, judges_here: bool) -> Pages:
-    """Return the pages of the Homeport in the cluster; if there is none, or with ``judges_here``, of this process."""
+    """Return the pages of the Homeport in the cluster; without one, or with ``judges_here``, those of this process."""
     login, missed = login_of(arguments), ""
     if not judges_here:
         pages, missed = _in_cluster(login, arguments.homeport_namespace)

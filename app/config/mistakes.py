@@ -204,7 +204,7 @@ def _written(model: type[BaseModel], loc: Sequence[str | int]) -> Place:
 
 
 def allowed(model: type[BaseModel], loc: Place) -> str:
-    """Return a text about the allowed values of the setting at a path; empty if it is unknown or its type has none."""
+    """Return a text about the allowed values of the setting at a path; empty for an unknown setting and some types."""
     field = _field_at(model, loc)
     return "" if field is None else _rule(*field)
 

@@ -80,7 +80,7 @@ class Attempts(Struct):
 
 class Excluded:
     """Nodes to which pods with a given spec are not nominated, each until the node or its pods change. In-tree filters
-    rejected the node, or a nomination to it failed.
+    rejected the node, or a nomination to it was ``refused`` or ``unanswered``.
 
     ``stamp`` returns, for a node name, a value that changes whenever the node or one of its pods changes.
     """
