@@ -33,7 +33,7 @@ _COLLECTIONS: Final = {
     "namespace": "/api/v1/namespaces",
     "homeport_namespace": "/api/v1/namespaces",
 }
-"""Path of the list that has the possible names, by the argument's name in the parser."""
+"""API path of the list of objects whose names an argument can have, by the argument's name in the parser."""
 
 Names = Callable[[Login, str], Iterable[str]]
 """Function that returns the names of the objects in the list at a path of the API server.

@@ -26,7 +26,7 @@ An evaluation of 5,000 nodes takes about 2 ms.
 """
 
 MISS_SECONDS: Final = 1.0
-"""Seconds without nominations of a shape after its first failed nomination."""
+"""Seconds for which no pod of a ``Shape`` is nominated after the first failed nomination of one."""
 
 MISS_FACTOR: Final = 4
 MOST_MISS_SECONDS: Final = 300.0
