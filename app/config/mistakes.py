@@ -42,7 +42,7 @@ def written(place: Place) -> str:
 
 
 class Conflict(ValueError):
-    """Raised by a validator if the values of fields do not fit together. ``about``: the fields that the message concerns."""
+    """Raised by a validator if the values of fields do not fit together. ``about`` are the names of these fields."""
 
     def __init__(self, about: Sequence[str], message: str) -> None:
         super().__init__(message)
