@@ -33,7 +33,7 @@ _COLLECTIONS: Final = {
     "namespace": "/api/v1/namespaces",
     "homeport_namespace": "/api/v1/namespaces",
 }
-"""Path of the list that has the possible names, by the argument's name in the parser."""
+"""API path of the list of objects whose names an argument can have, by the argument's name in the parser."""
 
 Names = Callable[[Login, str], Iterable[str]]
 """Function that returns the names of the objects in the list at a path of the API server.
@@ -95,7 +95,10 @@ def _known(
 
 
 def _names(dest: str, given: Sequence[str], last: str, names: Callable[[str], Iterable[str]]) -> Iterable[str]:
-    """Return the names that an argument can have. ``dest``: the parser's name of the argument."""
+    """Return the possible values of an argument that names an object; empty for other arguments.
+
+    ``dest``: the parser's name of the argument.
+    """
     if dest in _COLLECTIONS:
         return names(_COLLECTIONS[dest])
     if dest not in ("target", "workload", "owner"):

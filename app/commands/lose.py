@@ -84,7 +84,7 @@ def _columns() -> Iterator[str]:
 
 
 def _numbers(variants: Json) -> Iterator[str]:
-    """Yield the cells of all variants: lost, placed again, waiting."""
+    """Yield three cells for each variant: lost, placed again, waiting; ``?`` if it was not computed."""
     for name in VARIANTS:
         outcome = variants[name]
         if outcome is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def all_pages(server: Pages, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the whole list at ``path``: the items of all answers, without ``next``. Raises ``CommandError``."""
+    """Return the list at ``path`` as one answer, with all items and without ``next``. Raises ``CommandError``."""
     answer = server.get(path, query)
     following = answer["next"]
     while following is not None:

@@ -29,7 +29,7 @@ def waiting_lines(group: Json) -> Iterator[str]:
 
 
 def spread_lines(changes: Sequence[Json]) -> Iterator[str]:
-    """Yield the lines about the spread of workloads before and after."""
+    """Yield the lines about the spread of workloads before and after the what-if; none without ``changes``."""
     if not changes:
         return
     yield ""

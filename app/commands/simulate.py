@@ -75,7 +75,7 @@ def _of_scale(message: str, given: Sequence[str]) -> CommandError | UsageError:
 
 
 def _json(manifest: ManifestObject) -> dict[str, Any]:
-    """Return the object. Raises ``UsageError`` if it has a value that JSON lacks, such as a date or ``.nan``."""
+    """Return a manifest's object. Raises ``UsageError`` if it has a value that JSON lacks, like a date or ``.nan``."""
     try:
         json.dumps(manifest.value, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -94,7 +94,7 @@ def _scale(text: str, namespace: str) -> Json:
 
 
 def _located(line: str, objects: Sequence[ManifestObject]) -> str:
-    """Return a message about an object of the request, with file and line instead of the number of the object."""
+    """Replace the number of an object, such as ``objects[3]``, by file and line; return other lines unchanged."""
     match = _OBJECT.match(line)
     if match is None or int(match[1]) >= len(objects):
         return line

@@ -32,7 +32,7 @@ def workloads(server: Pages, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def similar_names(server: Pages, namespace: str, kind: str, name: str) -> str:
-    """Return text that suggests the names of listed workloads of the kind; empty if none is similar.
+    """Return text that suggests similar names among the listed workloads of the kind; empty if none is similar.
 
     Raises ``CommandError``.
     """
@@ -55,7 +55,7 @@ def listing(answer: Mapping[str, Any], namespace: str, output: str, *, headers: 
 
 
 def drawn(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines about one workload: for each constraint, a bar for each domain, and where the next pod can go."""
+    """Yield the lines about each constraint: a bar for each domain, and where the next pod can go."""
     for number, item in enumerate(answer["items"]):
         if number:
             yield ""
@@ -112,7 +112,7 @@ def _cells(item: Mapping[str, Any], most: int) -> dict[str, str]:
 
 
 def _next(item: Mapping[str, Any]) -> str:
-    """Return some domains that take the next pod, and the number of other listed domains that take it."""
+    """Return the names of some listed domains that take the next pod, and the number of the others; can be empty."""
     names = [it["name"] for it in item["domains"] if it["takes"]]
     more = len(names) - _MOST_DOMAINS
     return " ".join(names[:_MOST_DOMAINS]) + (f" and {more} more" if more > 0 else "")

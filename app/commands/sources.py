@@ -116,7 +116,7 @@ def _nearby(urls: Sequence[str], missed: list[str]) -> tuple[Server, str] | None
 
 
 def _of_cluster(arguments: argparse.Namespace, of_cluster: OfCluster, *, judges_here: bool) -> Pages:
-    """Return the pages of the Homeport in the cluster. If there is none, or with ``judges_here``, use this process."""
+    """Return the pages of the Homeport in the cluster; without one, or with ``judges_here``, those of this process."""
     login, missed = login_of(arguments), ""
     if not judges_here:
         pages, missed = _in_cluster(login, arguments.homeport_namespace)
@@ -131,7 +131,7 @@ def _of_cluster(arguments: argparse.Namespace, of_cluster: OfCluster, *, judges_
 
 
 def _in_cluster(login: Login, namespace: str) -> tuple[Pages | None, str]:
-    """Return the pages of the Homeport in the cluster and their name; or ``None``, and why there is none."""
+    """Return the pages of the Homeport in the cluster and a text that names it; or ``None``, and why there is none."""
     connection, missed = ClusterConnection(login), list[str]()
     reached = by_service(connection, namespace, missed) or by_port_forward(connection, namespace, missed)
     return (None, "; ".join(missed)) if reached is None else reached

@@ -77,7 +77,7 @@ def _search(value: Any, steps: list[str | int], wanted: Any, *, deeper: bool = F
 def mapping_at(document: Mapping[str, Any], place: Place) -> dict[str, Any]:
     """Return the mapping at a path; empty if it or one of its parents is absent or null.
 
-    Raises ``BadField`` if there is another value.
+    Raises ``BadField`` if one of these has a value of another type.
     """
     for depth in range(1, len(place) + 1):
         value = value_at(document, place[:depth])

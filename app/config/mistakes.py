@@ -42,7 +42,7 @@ def written(place: Place) -> str:
 
 
 class Conflict(ValueError):
-    """Raised by a validator if the values of several fields contradict each other. ``about`` are the field names."""
+    """Raised by a validator if the values of fields do not fit together. ``about`` are the names of these fields."""
 
     def __init__(self, about: Sequence[str], message: str) -> None:
         super().__init__(message)
@@ -204,7 +204,7 @@ def _written(model: type[BaseModel], loc: Sequence[str | int]) -> Place:
 
 
 def allowed(model: type[BaseModel], loc: Place) -> str:
-    """Return a text about the allowed values of the setting at a path; empty if it has no short description."""
+    """Return a text about the allowed values of the setting at a path; empty for an unknown setting and some types."""
     field = _field_at(model, loc)
     return "" if field is None else _rule(*field)
 

@@ -27,7 +27,7 @@ def parse_names(value: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(parse_names)]
-"""Names in certificates. Each is compared with a certificate's common name and alternative names of any kind."""
+"""Names of clients. Each is compared with the common name and all alternative names of the client certificate."""
 
 
 class LeaderElection(BaseModel):

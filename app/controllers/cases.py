@@ -25,7 +25,7 @@ _UNKNOWN_SECONDS: Final = 2.0
 """Maximum number of seconds to wait for the watch to report a pod that filter was called for."""
 
 _LATEST_UNSEEN_SECONDS: Final = 0.1
-"""Seconds after the patch within which a filter call can still contain the pod without the nomination."""
+"""Seconds after a nomination was written within which one filter call without it does not prove that it is lost."""
 
 QUIET_SECONDS: Final = 0.01
 """Seconds without a further refusal of a pod by Homeport before the guard evaluates the pod.

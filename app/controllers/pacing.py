@@ -26,7 +26,7 @@ An evaluation of 5,000 nodes takes about 2 ms.
 """
 
 MISS_SECONDS: Final = 1.0
-"""Seconds without nominations of a shape after its first failed nomination."""
+"""Seconds for which no pod of a ``Shape`` is nominated after the first failed nomination of one."""
 
 MISS_FACTOR: Final = 4
 MOST_MISS_SECONDS: Final = 300.0
@@ -80,7 +80,7 @@ class Attempts(Struct):
 
 class Excluded:
     """Nodes to which pods with a given spec are not nominated, each until the node or its pods change. In-tree filters
-    rejected the node, or a nomination to it failed.
+    rejected the node, or a nomination to it was ``refused`` or ``unanswered``.
 
     ``stamp`` returns, for a node name, a value that changes whenever the node or one of its pods changes.
     """

@@ -222,7 +222,7 @@ class PreemptionController:
         return True
 
     def _newest(self, case: Preemptor) -> Pod | None:
-        """Return the cached pod if it waits for a node; else ``None``."""
+        """Return the cached pod if it waits for a node, and store it in ``case``; else return ``None``."""
         pod = self._cluster.pod(*case.pod.key)
         if pod is None or pod.uid != case.pod.uid or is_settled(pod):
             return None
@@ -235,7 +235,7 @@ class PreemptionController:
         return None if pod is None or pod.nominated_node_name else pod
 
     async def _attempt(self, case: Preemptor) -> None:
-        """Search for victims and carry out the plan. Only the wait until the pod is bound overlaps with other plans."""
+        """Search for victims and carry out the plan. Other searches and plans wait until the evictions are over."""
         uid = case.pod.uid
         async with self._one_at_a_time.held(case.pod.spec.priority):
             if self._postponed_until(case) > self._clock():
@@ -283,8 +283,9 @@ class PreemptionController:
             case.retry_later(now)
 
     async def _choice(self, case: Preemptor) -> FoundVictims:
-        """Search for victims. Then wait until the snapshot has all earlier writes, and search again on the chosen node
-        only.
+        """Search for victims. Once the snapshot has all earlier writes, search again, only on the chosen node.
+
+        The result has no pods if a search finds none, or if the snapshot does not get the writes in time.
         """
         choice = await self._found(case)
         if not choice.pods:

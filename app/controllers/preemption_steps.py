@@ -177,7 +177,7 @@ class PreemptionSteps:
             return False
 
     async def clear(self, pod: Pod, node: str, attempts: float = inf) -> None:
-        """Clear our nomination. After a failure, try again, up to ``attempts`` attempts in all."""
+        """Clear Homeport's nomination and its annotation. After a failure, try again: ``attempts`` attempts at most."""
         delay, number = 0.0, 0
         while True:
             try:

@@ -67,7 +67,7 @@ _LOG: Final = structlog.get_logger(__name__)
 
 
 class _NodeLock:
-    """Lock of one node, so that pods are nominated to it one at a time.
+    """Lock of one node, so that pods are nominated to it one at a time: in-tree filters count all nominated pods.
 
     ``users`` is the number of cases that hold the lock or wait for it."""
 
@@ -242,7 +242,7 @@ class SamplingGuard:
         return node is not None and any(other.terminating for other in node.pods.values())
 
     async def _nominate_exclusively(self, case: Case, node: str) -> None:
-        """Nominate the pod once no other case uses the node, because in-tree filters count all nominated pods."""
+        """Once no other case uses the node, nominate the pod if the node is still its choice, see ``_NodeLock``."""
         node_lock = self._node_locks.setdefault(node, _NodeLock())
         queued = node_lock.lock.locked()
         node_lock.users += 1

@@ -90,7 +90,7 @@ class SecondLooks:
             self._changed = asyncio.Queue()
 
     async def _passes(self, pod: Pod) -> bool:
-        """Return true if the pod still waits and ``candidate_nodes`` returns a node for it."""
+        """Return true if the pod waits and ``candidate_nodes`` returns a node; false also if it cannot be evaluated."""
         known = self._context.cluster.pod(*pod.key)
         framework = self._context.framework_for(pod)
         if known is None or known.uid != pod.uid or known.node_name or framework is None or self._context.problem():

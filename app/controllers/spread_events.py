@@ -118,7 +118,7 @@ class SpreadEvents:
             taken = thread_time() - began
 
     def _search(self) -> Iterator[None]:
-        """Add the pods that spread refused lately, and forget those that it no longer keeps waiting, in short steps."""
+        """In steps, add pods that spread refused lately. Forget others, unless they wait with a relaxed constraint."""
         refused: dict[str, ObjectKey] = {}
         yield from self._refused().find(SPREAD, refused)
         known, self._pods = self._pods, {}
@@ -191,6 +191,6 @@ class SpreadEvents:
             self._events.event(Reference.to_pod(pod), None, "Normal", REASON, ACTION, block.note)
 
     def _waiting(self, uid: str, key: ObjectKey) -> Pod | None:
-        """Return the newest version of a pod; ``None`` if it no longer waits for a node."""
+        """Return the cached pod; ``None`` if it no longer waits for a node."""
         pod = self._cluster.pod(*key)
         return pod if pod is not None and pod.uid == uid and not pod.node_name and not pod.terminating else None

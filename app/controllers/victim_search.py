@@ -106,7 +106,7 @@ async def has_lower(cluster: Cluster, pod: Pod) -> bool:
 
 
 def passes(cluster: Cluster, framework: Framework, pod: Pod, name: str) -> bool:
-    """Return true if the profile's filters pass the node. Raises ``PluginError`` or ``Unprepared``."""
+    """Return true if the node exists and the profile's filters pass it. Raises ``PluginError`` or ``Unprepared``."""
     return name in cluster.nodes and not _rejections(cluster, framework, pod, (name,))
 
 

@@ -114,7 +114,7 @@ class Freshness:
         return bool(self._probes)
 
     def reached(self, version: str) -> None:
-        """Record the version of an event, a bookmark or a list. Resolve the pending probes up to this version."""
+        """Record the version of an event, a bookmark or a list, and call ``_resolve`` if probes are pending."""
         self.version = version
         if not self.behind:
             self.last_contact = self._clock()
@@ -122,7 +122,7 @@ class Freshness:
             self._resolve()
 
     def listed(self, version: str, began: float) -> None:
-        """Record that a list, requested at the time ``began``, was applied. This resolves all earlier probes."""
+        """Record that a list, requested at the time ``began``, was applied. Earlier probes are no longer pending."""
         self.behind = False
         while self._probes and self._probes[0][1] <= began:
             self._probes.popleft()

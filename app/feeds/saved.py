@@ -202,7 +202,7 @@ def _encoded(obj: Any) -> bytes:
 
 
 def _flattened(value: Any, levels: int = SAFE_DEPTH) -> Any:
-    """Return ``value`` without the parts below ``levels`` levels of nesting, which no decoder reads."""
+    """Return ``value`` with ``None`` for mappings and lists below ``levels`` levels, because no decoder reads these."""
     if isinstance(value, dict):
         return {key: _flattened(part, levels - 1) for key, part in value.items()} if levels else None
     if isinstance(value, list):
