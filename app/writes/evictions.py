@@ -145,7 +145,7 @@ class Evictor:
         raise OSError(problem)
 
     async def _patch(self, pod: Pod, node_name: str, mark: str | None) -> str:
-        """Write the nomination (removed if ``node_name`` is empty) and the annotation (removed if ``mark`` is ``None``).
+        """Write the nomination (removed if ``node_name`` is empty) and the annotation (removed if ``mark`` is None).
 
         Return why that failed, or "". It fails if the pod has changed since it was read.
         """
