@@ -249,8 +249,8 @@ def tracing(settings: Settings, version: str) -> OtlpTracing | None:
 def certificates_of(settings: Settings, authority: Authority | None = None) -> Certificates | None:
     """Load the certificates of the listeners; ``None`` if the settings have none.
 
-    Raises ``CertificateError`` if listeners cannot use them. With leader election, it is also raised if replicas cannot
-    use them to verify each other.
+    Raises ``CertificateError`` if listeners cannot use them. If replicas forward verbs to each other over TLS, it is
+    also raised if they cannot use the certificates to verify each other.
     """
     source: CertificateSource
     if authority is not None:

@@ -165,7 +165,10 @@ def _editable_checkout(dist: Distribution) -> Path | None:
 
 
 def _as_recorded(package: str, dist: Distribution) -> bool:
-    """Return False if the package's ``__init__.py`` does not have its recorded hash: another wheel overwrote it."""
+    """Return False if the hash of the package's ``__init__.py`` is not the recorded one: another wheel overwrote it.
+
+    Return True if no hash is recorded.
+    """
     init = f"{package}/__init__.py"
     recorded = next((path for path in dist.files or () if path.as_posix() == init), None)
     if recorded is None or recorded.hash is None:  # an editable install, or a package of a distributor without hashes

@@ -74,7 +74,7 @@ class PluginVerdict(Struct, frozen=True):
 
     @property
     def reasons(self) -> dict[str, tuple[str, ...]]:
-        """Rejection reasons by node, without the nodes that pass."""
+        """Reasons by node, for each node that does not pass."""
         return {name: status.reasons for name, status in self.filter.items() if not status.is_success}
 
 

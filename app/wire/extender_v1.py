@@ -212,7 +212,8 @@ class SplitArgs(Struct, frozen=True):
     def are(self, names: Sequence[str]) -> bool:
         """Return true if ``names`` are the node names that were split off, in order.
 
-        ``names``: node names of the decoded request. If the result is true, they are the last field of the request.
+        ``names``: node names of the decoded request. If the result is true, the split is correct: the node names are
+        the last field of the request.
         """
         return '","'.join(names).encode() == self.names
 

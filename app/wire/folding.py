@@ -65,7 +65,7 @@ Other keys are read only in their usual case, for example ``podAffinity``.
 """
 
 _VICTIM_MAPS: Final = frozenset({"NodeNameToVictims", "NodeNameToMetaVictims"})
-"""Fields of a preempt request with the victims by node."""
+"""Fields of a preempt request that map node names to victims."""
 
 _OBJECTS: Final = frozenset({"Pod", "Nodes"})
 """Fields of a request that are Kubernetes objects."""
@@ -82,7 +82,7 @@ _USER_KEYS: Final = frozenset(
         "allocatable",
     }
 )
-"""Keys of maps whose own keys are data, such as label keys, and so are not normalized."""
+"""Keys of maps that are not normalized, because the keys in these maps are data, such as label keys."""
 
 
 def folded(body: bytes | memoryview, known: Mapping[str, str]) -> bytes:

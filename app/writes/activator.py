@@ -67,7 +67,7 @@ class _Activation(Struct):
 
 
 def activation(uid: str, now: datetime) -> dict[str, Any]:
-    """Return the merge patch to send to ``pods/status``, which stores annotations too.
+    """Return the merge patch that writes the annotation. It is sent to ``pods/status``, which stores annotations too.
 
     The patch has no resource version, so that a concurrent write of the pod causes no conflict.
     """

@@ -88,7 +88,7 @@ class BindBatches:
         return recent and not self._awaited and now >= self._holds_from
 
     async def _hold(self) -> None:
-        """Hold one Binding until its batch is released."""
+        """Hold one Binding until its batch is released. If this Binding fills the batch, release the batch at once."""
         began = self._joined = self._clock()
         if not self._held:
             self._window_ends = self._sent[-1] + self._window

@@ -94,7 +94,7 @@ def passed_down(
 
 
 def _clearance_for(pod: Pod, node_name: str) -> BindClearance:
-    """Return the clearance of the current context. Raises ``NotBound`` if it is not for this pod and node."""
+    """Return the clearance of the current context. Raises ``NotBound`` if there is none for this pod and node."""
     clearance = _PASSED.get(None)
     if clearance is None or clearance.uid != pod.uid:
         raise NotBound(error(f'no bind of pod "{pod}" is in flight here'))

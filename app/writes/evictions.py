@@ -145,7 +145,10 @@ class Evictor:
         raise OSError(problem)
 
     async def _patch(self, pod: Pod, node_name: str, mark: str | None) -> str:
-        """Write the nomination and the annotation, if the pod is unchanged. Return why that failed, or ""."""
+        """Write the nomination (removed if ``node_name`` is empty) and the annotation (removed if ``mark`` is None).
+
+        Return why that failed, or "". It fails if the pod has changed since it was read.
+        """
         metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version, "annotations": {PREEMPTING: mark}}
         body = {"metadata": metadata, "status": {"nominatedNodeName": node_name}}
         patch = partial(self._client.patch, subresource="status", timeout=self._seconds, before=self._check)

@@ -47,7 +47,7 @@ MAX_RETRY_SECONDS: Final = 60.0
 """Maximum delay in seconds between two reads of one pod. The delay begins with ``LOOK_SECONDS`` and doubles."""
 
 _PAUSE_SECONDS: Final = 0.05
-"""Delay in seconds after each pod.
+"""Delay in seconds after ``BindConfirmation`` has read back a pod.
 
 It limits reads to 20 pods a second. Many binds are unconfirmed when the watch stalls because the API server is
 overloaded, and more reads would add to that load.
@@ -63,7 +63,7 @@ Sleep = Callable[[float], Awaitable[None]]
 class BindOutcome(Struct, frozen=True):
     """Known outcome of a Binding. ``status`` is Success, or an Error if the Binding cannot take effect any more.
 
-    ``raw`` is the JSON of the pod that the API server has under this name; empty if there is no such pod.
+    ``raw`` is the JSON of the stored pod, which can be another pod of that name; empty if no pod has the name.
     """
 
     status: Status

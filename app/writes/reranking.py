@@ -52,7 +52,7 @@ class Reranks(Protocol):
     reranks: bool
 
     def misranked(self) -> Iterator[Suggestion | None]:
-        """Yield pods that should have another deletion cost, and ``None`` between two short steps.
+        """Yield each pod that should have another deletion cost, with this cost, and ``None`` between two short steps.
 
         The cluster can change between two steps.
         """

@@ -227,7 +227,8 @@ class DefaultPreemption(PostFilterPlugin):
 
         At first all pods of lower priority are removed. Then each of them is added back in turn. It is reprieved, and
         stays, if the incoming pod still fits. Pods whose eviction would violate a budget are tried first, and within
-        each group the most important pods.
+        each group the most important pods. The status is not Success if there is no pod of lower priority, or if the
+        incoming pod does not fit even without all of them.
         """
         count = Count()
         while (answer := self._select(state, pod, node, count)) is None:

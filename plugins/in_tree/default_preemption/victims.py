@@ -26,7 +26,7 @@ class DryRunResults(Struct):
     """Results of the dry runs so far.
 
     ``candidates``: number of nodes with victims. ``best``: (cost, node, victims) of the first node with the least cost.
-    ``statuses``: rejection of each node without victims, by name.
+    ``statuses``: rejection or Error of each node without victims, by name.
     """
 
     candidates: int = 0

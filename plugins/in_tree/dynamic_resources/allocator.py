@@ -45,7 +45,7 @@ MAX_STEPS: Final = 5000
 """Maximum number of steps for one node, about 20 ms. A search with 16 devices takes a few hundred steps."""
 
 STEPS_PER_SELECTOR: Final = 8
-"""Minimum number of steps counted for the first evaluation of a selector for a device."""
+"""Minimum number of steps for evaluating a selector for a device. Reusing the result counts as one step."""
 
 _PARTS_PER_STEP: Final = 8
 """Number of evaluated parts of an expression that count as one step."""
@@ -759,7 +759,7 @@ class AllocationSearch:
 
 
 def _are_sufficient(left: Amounts, taken: Amounts, counters: Iterable[str]) -> bool:
-    """Return true if the free amounts ``left`` cover ``taken``. Counters that the pool lacks are ignored."""
+    """Return true if, for each of ``counters``, ``left`` covers ``taken``. Counters missing in ``left`` are ignored."""
     return all(left.get(it, taken[it]) >= taken[it] for it in counters)
 
 

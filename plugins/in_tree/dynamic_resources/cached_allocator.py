@@ -156,7 +156,7 @@ class CachedAllocator:
                     yield
 
     def _cached(self, claims: Sequence[ResourceClaim], node: NodeInfo) -> Outcome | None:
-        """Return the cached outcome; ``None`` if it is missing or outdated."""
+        """Return the cached outcome; ``None`` if it is missing, outdated, or valid only for other claims."""
         known = self._outcomes_for(claims).by_node.get(node.name)
         if known is None or known.inputs != self._inputs(node):
             return None
@@ -180,7 +180,7 @@ class CachedAllocator:
         return kind
 
     def _evict_oldest(self) -> None:
-        """Evict the oldest outcomes until the limit is met, but keep the outcomes of the last evaluations."""
+        """Evict the least recently used outcomes above ``MAX_OUTCOME_BYTES``, except those of the last evaluations."""
         while self._outcome_bytes > MAX_OUTCOME_BYTES:
             key, oldest = next(iter(self._by_specs.items()))
             if oldest.evaluation > self._evaluation - _KEPT_EVALUATIONS:

@@ -98,7 +98,7 @@ def _contained(item: Any, container: Any, spend: Spend) -> bool:
 
 
 def _missing_overload(operator: str, first: Any) -> CelError:
-    """Return the error for a first operand whose type does not support the operator."""
+    """Return the error for an operator that does not support its first operand. It names no operator for a text."""
     return NoOverload("" if isinstance(first, str) else operator)
 
 

@@ -289,7 +289,7 @@ class _Parser:
         self._at += 1
 
     def _add(self, node: Any) -> Any:
-        """Return a new node of the tree if it is within the limits. Raises ``Unsupported``."""
+        """Count a new node, record its height, and return it. Raises ``Unsupported`` if the tree exceeds a limit."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             raise Unsupported("an expression with too many parts")

@@ -19,11 +19,11 @@ class ClaimConstraint(Protocol):
     """State of a claim's constraint during a search. It tracks the devices that the search has taken for the claim."""
 
     def add(self, request: str, subrequest: str, driver: str, device: Device) -> bool:
-        """Record the device as taken for the request if it satisfies the constraint. Return false if it does not."""
+        """Record the device, if the constraint applies to the request. Return false if the device violates it."""
         ...
 
     def remove(self, request: str, subrequest: str) -> None:
-        """Release the device that was last taken for the request."""
+        """Undo the last successful ``add`` for the request."""
         ...
 
 

@@ -63,7 +63,7 @@ def device_requests(
 
 
 def _of_resource(of_containers: Sequence[_ContainerRequest], device_class: str) -> list[DeviceRequest]:
-    """Return the requests for one resource. ``of_containers``: the containers that request it, in start order."""
+    """Return the device requests for one resource. ``of_containers``: containers that request it, in start order."""
     lasting: list[DeviceRequest] = []
     largest: DeviceRequest | None = None
     later = 0

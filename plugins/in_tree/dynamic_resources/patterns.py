@@ -18,8 +18,8 @@ import re2
 from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
 
 MAX_PATTERN_LENGTH: Final = 1024
-"""Maximum number of characters of a pattern. For such a pattern, RE2 takes up to 8 ms to detect that the compiled
-program would be too large.
+"""Maximum number of characters of a pattern. For a pattern of this length, RE2 takes up to 8 ms to detect that the
+compiled program would be too large.
 """
 
 _STEPS_PER_PATTERN: Final = 16

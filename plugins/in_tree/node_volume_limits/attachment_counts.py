@@ -35,10 +35,10 @@ counting so few in steps would not pay off.
 """
 
 MAX_TRACKED_OBJECTS: Final = 1 << 19
-"""If more objects than this are tracked and most of them are unused, all counts are dropped."""
+"""If ``VolumeResolver`` tracks more objects than this, and no node depends on most of them, all counts are dropped."""
 
 _OBJECTS_PER_VOLUME: Final = 8
-"""If there are more tracked objects per counted volume than this, most of the objects are unused.
+"""If ``VolumeResolver`` tracks more objects per counted volume than this, no node depends on most of them.
 
 The value is twice the maximum number of objects tracked for one volume.
 """

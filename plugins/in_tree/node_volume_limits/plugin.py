@@ -41,7 +41,7 @@ class NodeVolumeLimitsArgs(PluginArgs):
 
 
 class _IncomingVolumes:
-    """Volumes that the incoming pod would attach to a node. One object serves all nodes of a search.
+    """Volumes that the incoming pod would attach to a node. All nodes of a search share one instance.
 
     ``counts``: number of these volumes by driver, for a node that has a CSINode but none of the volumes yet.
     ``counted``: number of volumes that the search has counted on nodes. ``attachments_read``: true if all
@@ -126,7 +126,7 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         return self._attachments.unused(attachments, node.name, incoming.counted)
 
     def _require_attachments(self, incoming: _IncomingVolumes) -> None:
-        """Raise ``Unreadable`` if a VolumeAttachment is unreadable, because it could belong to any node."""
+        """Raise ``Unreadable`` if any VolumeAttachment is unreadable, because that object could belong to the node."""
         self._objects.in_namespace(VOLUME_ATTACHMENTS, "")
         incoming.attachments_read = True
 
@@ -161,7 +161,7 @@ class NodeVolumeLimits(PreFilterPlugin, ClusterFilterPlugin):
         return (claims, self._nodes.mounts_generation, self._versions(*CLAIM_KINDS, CSI_NODES, VOLUME_ATTACHMENTS))
 
     def _incoming(self, state: CycleState, pod: Pod) -> _IncomingVolumes:
-        """Return the pod's volumes. They are computed once for each search, and stored in the cycle state."""
+        """Return the pod's ``_IncomingVolumes``, created once for each cycle state. Raises ``Unprepared``."""
         try:
             return state.read(_STATE)
         except StateNotFound:
