@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class SpreadChanges:
-    """Finds the changes to try for pods of one profile on one snapshot. ``untried``: true if some were left out."""
+    """Finds changes to try for pods of one profile on one snapshot. ``untried``: true if changes were left out."""
 
     def __init__(self, cluster: Cluster, judge: Callable[[Collection[str]], Judge]) -> None:
         """``judge``: returns a judge that leaves out the given plugins."""

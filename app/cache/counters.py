@@ -279,7 +279,7 @@ class Counters:
         return group.selections
 
     def _weigh(self) -> None:
-        """Estimate the size of a part of each level's entries again, and evict entries if a level is too large."""
+        """In each level, estimate the size of some entries again, and evict entries if the level is too large."""
         self._moves = 0
         for level in self._levels().values():
             level.weigh(_ROUND)
