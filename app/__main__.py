@@ -254,7 +254,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
 
 def _ask(arguments: argparse.Namespace, *, nearby: Sequence[str]) -> Callable[[], service.Pages]:
-    """Return a function that selects the source of the answer to a question, see ``source_of``."""
+    """Return a function that chooses the source of the answer and returns its pages, see ``source_of``."""
 
     def settings() -> tuple[LoadedSettings, tuple[PluginSpec[Any], ...]]:
         configure("warning", "console")

@@ -19,8 +19,7 @@ PODS_PER_STEP: Final = 512
 """Numbers of nodes and of pods that a search visits in one step."""
 
 MOST_TRIED_OF_A_KIND: Final = 4
-"""Maximum number of nodes to uncordon, of taints to tolerate, and, for each constraint, of domains to take pods from.
-"""
+"""Maximum number of cordoned nodes, of taints, and, for each constraint, of domains, for which changes are tried."""
 
 SPREAD: Final = frozenset({"PodTopologySpread"})
 

@@ -75,7 +75,7 @@ class Changes:
             yield Change("NodeAffinity", text, anywhere, affinity, others, reads=_AFFINITY | SPREAD)
 
     def _uncordon(self, pod: Pod, names: Sequence[str]) -> Trials:
-        """Yield the changes that uncordon one of the nodes ``names``."""
+        """Yield a change for each node in ``names`` that an uncordon can open, at most ``MOST_TRIED_OF_A_KIND``."""
         tolerance = Tolerance(pod.spec.tolerations)
         cordoned: list[tuple[Node, Node]] = []
         for number, name in enumerate(names):

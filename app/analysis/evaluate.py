@@ -75,7 +75,7 @@ _CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
 _HOMEPORT_FIELDS: Final = {"preset": "preset", "bind_recheck": "bindRecheck", "at_most": "atMost", "pick": "pick"}
-"""Profile fields that a case must not set, because they affect only a running service.
+"""Profile fields that a case must not set, because a KubeSchedulerConfiguration does not have them.
 
 Maps the Python name to the name in the configuration file.
 """
@@ -170,7 +170,7 @@ class Evaluator:
 
 
 def framework_in_memory(profile: ResolvedProfile, cluster: Cluster, guard: Guard) -> Framework:
-    """Create the plugins of a profile for a cluster in memory, without an API server. Raises ``ProfileErrors``."""
+    """Create the framework of a profile for a cluster in memory, without an API server. Raises ``ProfileErrors``."""
     waiting = PodsAtPermit()
     return build(
         profile,

@@ -49,14 +49,14 @@ NOT_HERE: Final = "this Homeport does not have the plugin"
 """Reason why a filter of kube-scheduler's default profile is never judged, if its plugin is not installed."""
 
 Judge: TypeAlias = Literal["Homeport", "kube-scheduler", "both"]
-"""Program that runs a filter. ``both``: kube-scheduler runs it, and Homeport checks it again at bind."""
+"""Program that runs a filter. ``both``: kube-scheduler runs it, and Homeport runs it again at bind."""
 
 
 class ExplainedProfile(Struct, frozen=True):
     """Filters of one profile and of kube-scheduler's default profile, in the order in which they are judged.
 
     All fields are by plugin name. ``judges``: program that runs each filter. ``kinds``: kinds that each plugin reads
-    besides pods and nodes. ``never_judged``: why explain can never judge the filter.
+    besides pods and nodes. ``never_judged``: why explain never judges the filter.
     """
 
     judges: Mapping[str, Judge]

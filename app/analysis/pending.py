@@ -200,9 +200,9 @@ def inputs_of(pod: Pod) -> Inputs:
 
 
 def main_reason(judgement: Judgement) -> MainReason:
-    """Return the reason that matters most: of the plugin that alone rejects the most nodes.
+    """Return the reason that matters most: that of the plugin that alone rejects the most nodes.
 
-    If each node is rejected by several plugins, the plugin that rejects the most nodes is used, with ``opens`` 0.
+    If no plugin rejects a node alone, use the plugin that rejects the most nodes, with ``opens`` 0.
     """
     alone: dict[str, int] = {}
     rejects: dict[str, int] = {}

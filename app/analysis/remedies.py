@@ -110,7 +110,7 @@ class Remedies:
         return fitting
 
     def _judged(self, change: Change, names: Collection[str]) -> Generator[None, None, list[str]]:
-        """Return those of the nodes ``names`` that fit after a change."""
+        """Return those of the nodes ``names`` that fit after a change; none if a plugin failed."""
         left, nodes = [*names], () if change.node is None else (change.node,)
         for ignored in _rounds(change):
             after = Judgement()

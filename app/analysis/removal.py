@@ -27,8 +27,8 @@ def removal_order(kind: str, pods: Sequence[Pod], now: datetime) -> list[Pod]:
 
     StatefulSet: the highest ordinal first. Deployment, ReplicaSet and ReplicationController: first pods without a node,
     then pending pods, then pods that are not ready. Among equal pods, those of lower deletion cost come first, then
-    those on nodes with more pods of the workload, then the younger ones. Ages are compared by their powers of two;
-    within a power, UIDs decide. Other kinds: pods without a node, then the youngest, as for a Job.
+    those on nodes with more pods of the workload, then the younger ones. Ages are compared by ``_power_of_age``; if
+    it is equal, UIDs decide. Other kinds: pods without a node, then the youngest, as for a Job.
     """
     if kind == _STATEFUL_SET:
         return sorted(pods, key=ordinal_of, reverse=True)
@@ -44,7 +44,10 @@ def removal_order(kind: str, pods: Sequence[Pod], now: datetime) -> list[Pod]:
 
 
 def removed_first(kind: str, pods: Sequence[Pod], now: datetime) -> str:
-    """Return the name of the pod that a scale-down removes first; empty if the order of the kind is not known."""
+    """Return the name of the pod that a scale-down removes first.
+
+    Empty unless the kind is StatefulSet, Deployment, ReplicaSet or ReplicationController.
+    """
     if kind != _STATEFUL_SET and kind not in _REPLICATED:
         return ""
     return removal_order(kind, pods, now)[0].name

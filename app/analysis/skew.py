@@ -75,8 +75,8 @@ class WorkloadSkew(Struct, frozen=True):
     """Skew of a workload under one of its constraints.
 
     ``pods``: number of the workload's pods. ``minimum``: global minimum of the constraint. ``skew``: largest number of
-    pods in a domain, minus ``minimum``. ``domains``: at most ``MOST_DOMAINS`` of ``domain_count``. ``removed_first``:
-    name of the pod that a scale-down removes first, as far as the snapshot shows; empty if unknown.
+    pods in a domain, minus ``minimum``. ``domains``: at most ``MOST_DOMAINS`` of all ``domain_count`` domains.
+    ``removed_first``: name of the pod that a scale-down removes first, as far as the snapshot shows; empty if unknown.
     """
 
     namespace: str
@@ -141,7 +141,8 @@ class Skews:
     def above(self) -> dict[tuple[str, str, str], int]:
         """Return skews larger than ``maxSkew`` by namespace, workload (``KIND/NAME``) and topology key.
 
-        At most ``MOST_SERIES`` are returned. Empty if the last count is older than ``LONGEST_AGE``.
+        At most ``MOST_SERIES`` are returned. Empty before the first count, or if the last one is older than
+        ``LONGEST_AGE``.
         """
         skews: dict[tuple[str, str, str], int] = {}
         if self._last is None or self._clock() - self._last.computed_at > LONGEST_AGE:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class SpreadChanges:
-    """Finds the changes to try for pods of one profile on one snapshot. ``untried``: true if some were left out."""
+    """Finds changes to try for pods of one profile on one snapshot. ``untried``: true if changes were left out."""
 
     def __init__(self, cluster: Cluster, judge: Callable[[Collection[str]], Judge]) -> None:
         """``judge``: returns a judge that leaves out the given plugins."""
@@ -82,7 +82,7 @@ class SpreadChanges:
                         break  # this smaller number suffices, or even the largest does not help
 
     def _choose(self, pod: Pod, counted: Sequence[Pod], crowded: Collection[str], chosen: list[Pod]) -> Iterator[None]:
-        """Add the pods to delete to ``chosen``: first those whose deletion lets the pod's requests fit their node."""
+        """Add up to ``_MOST_DELETED`` of ``counted`` to ``chosen``, first those that make room on ``crowded`` nodes."""
         for number, other in enumerate(counted):
             if len(chosen) == _MOST_DELETED:
                 return
@@ -94,7 +94,7 @@ class SpreadChanges:
         chosen += islice((it for it in counted if it.uid not in known), _MOST_DELETED - len(chosen))
 
     def _makes_room(self, other: Pod, pod: Pod) -> bool:
-        """Return True if the pod's requests fit the node of ``other`` once ``other`` is deleted."""
+        """Return True if the requests of ``pod`` fit the node of ``other`` without ``other``; False if unknown."""
         info = self._cluster.nodes.get(other.node_name)
         try:
             wanted, gained = pod.spec.resources.requests, other.spec.resources.requested

@@ -17,7 +17,7 @@ _INVALID_SCORE: Final = (
     'applying score defaultWeights on Score plugins: plugin "{}" returns an invalid score {}, '
     "it should in the range of [{}, {}] after normalizing"
 )
-"""Error text of kube-scheduler, with its grammar."""
+"""Error text of kube-scheduler, copied with its grammatical mistake."""
 
 _CODES: Final = {code.word: code for code in Code}
 NO_NODES: Final = unresolvable("no nodes available to schedule pods")

@@ -30,7 +30,7 @@ LONGEST_SECONDS: Final = 5.0
 """Maximum seconds for one read of a pod or a node, including the wait for earlier reads."""
 
 MOST_WAITING: Final = 8
-"""Maximum number of reads that run or wait. A further read is skipped, and its verdict is unknown."""
+"""Maximum number of reads that run or wait. A further read is skipped, and the verdict that needs it is unknown."""
 
 PAUSE_SECONDS: Final = 0.1
 """Minimum seconds between two reads of nodes, because each costs Homeport and the API server milliseconds."""
@@ -46,7 +46,7 @@ _Key = tuple[frozenset[Extra], str]
 
 
 class UncachedReader(Protocol):
-    """Reads objects from the API server, with the fields that a decoder needs."""
+    """Reads pods and nodes from the API server, with all fields that ``core`` decodes."""
 
     async def pod(self, core: CoreV1, namespace: str, name: str) -> Pod | None:
         """Return the pod; ``None`` if it does not exist. Raises ``OSError`` if it cannot be read."""
@@ -166,7 +166,7 @@ class InTreeVerdicts:
         return self._filters.nothing if whole is None else await self.verdict(whole, node_name)
 
     async def whole(self, pod: Pod) -> Pod | None:
-        """Return the pod with all fields that these filters read; ``None`` if it cannot be read or was replaced."""
+        """Return the pod with all fields for these filters; ``None`` if it is gone or replaced, or cannot be read."""
         return await self._in_tree_verdicts.pod(self._filters.core, pod)
 
     async def verdict(self, whole: Pod, node_name: str) -> NodeVerdict:

@@ -89,9 +89,9 @@ class Bounded(Generic[K, V]):
         return self._entries.get(key) is entry
 
     def touch(self, key: K) -> None:
-        """Make an entry the most recently used, because an entry that depends on it was used.
+        """Make an entry, if it is cached, the most recently used, because an entry that depends on it was used.
 
-        This has no effect if the entry is not cached.
+        While ``PINS.noting`` is true, also pin the key.
         """
         if PINS.noting:
             PINS.keys.add(key)

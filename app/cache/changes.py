@@ -55,7 +55,7 @@ class NodeChanges:
         self._log = ChangeLog[str]()
 
     def note(self, name: str) -> None:
-        """Record a change of a node, for example that it was added or deleted."""
+        """Record that a node was added, changed or deleted; in ``Cluster.pod_changes``, that its pods changed."""
         self.now += 1
         self._log.note(name, self.now)
 

@@ -85,7 +85,7 @@ class Cluster:
         self.pod_changes = NodeChanges()
 
     def _declared_indexes(self) -> tuple[CheckedIndex, ...]:
-        """Return the indexes over parts of pods and nodes that a plugin declares."""
+        """Return the indexes that are needed for the parts that plugins declare, without ``_terms``."""
         extras = self.core.extras
         indexes: tuple[CheckedIndex, ...] = (self.aggregates,) if extras & AGGREGATED else ()
         return (*indexes, self._claims) if Extra.VOLUMES in extras else indexes
@@ -382,7 +382,7 @@ class Cluster:
         self._on_placed.append(listener)
 
     def upsert_read_pod(self, pod: Pod) -> None:
-        """Add or replace a pod from a read outside of the watch, unless the watch has shown its deletion."""
+        """Like ``upsert_pod``, for a pod from a read outside of the watch; ignored if the watch showed its deletion."""
         if pod.uid not in self._deleted:
             self.upsert_pod(pod)
 
@@ -572,7 +572,7 @@ class Cluster:
             self.counts.pod(now, now.node_name, 1)
 
     def _pods_on(self, node_name: str) -> dict[str, Pod]:
-        """Return the pods on a node by UID, to be changed. The node can be unknown."""
+        """Return the mutable table of the pods on a node, by UID. The node can be unknown."""
         info = self._nodes.get(node_name)
         return info.pods if info is not None else self._hidden_pods.setdefault(node_name, {})
 

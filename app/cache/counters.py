@@ -84,7 +84,7 @@ Usually a selection has one ``Domains`` for each topology key. A single pod need
 """
 
 _AT_AN_EVENT: Final = 1024
-"""Maximum number of requirements that are compared at once with a pod's new label set. More are compared in steps."""
+"""Maximum number of requirements that a pod event compares with a new group. For more, the group joins in steps."""
 
 _DONE: Final = object()
 """Result of ``next`` for an iterator without further steps."""
@@ -115,7 +115,7 @@ class CountOverlay(Protocol):
 
 
 class Counters:
-    """Cached counts of pods; implements ``framework.Counts``. The cluster cache calls its methods for every change.
+    """Cached counts of pods; implements ``framework.Counts``. ``Cluster`` or ``Terms`` reports every change to it.
 
     ``nodes``: node infos of the cluster cache. ``overlay``: changes the results of queries, but not the cached counts.
     New entries are built without the overlay.
@@ -279,7 +279,7 @@ class Counters:
         return group.selections
 
     def _weigh(self) -> None:
-        """Estimate the size of a part of each level's entries again, and evict entries if a level is too large."""
+        """In each level, estimate the size of some entries again, and evict entries if the level is too large."""
         self._moves = 0
         for level in self._levels().values():
             level.weigh(_ROUND)
@@ -392,7 +392,7 @@ class Counters:
         return selection
 
     def _count(self, selection: Selection) -> Iterator[None]:
-        """Add every matching group in steps. A group that is created between the steps is added by ``_new_group``."""
+        """Add all matching groups to ``selection``, in steps. ``_new_group`` adds those created between the steps."""
         matches = selection.selector.matches
         group_cost = 1 + len(selection.selector.requirements) // 2
         looked_at = 0
@@ -450,7 +450,7 @@ class Counters:
             self._by_label.setdefault(label, {})[eligibility] = None
 
     def _place(self, topology: Topology) -> Iterator[None]:
-        """Add every included node in steps. Node events update nodes that change between the steps."""
+        """Add all included nodes to ``topology``, in steps. Node events apply the changes between the steps."""
         eligibility = topology.eligibility
         left = eligibility.piece(_PIECE)
         for name in tuple(self._nodes):

@@ -125,7 +125,7 @@ class ObjectStore:
                 listener(old, obj)
 
     def upsert_read(self, kind: Kind[Any], obj: KubeObject) -> None:
-        """Store an object from a read or a write, unless the watch has shown its deletion."""
+        """Like ``upsert``, for an object from a read or a write; ignored if the watch has shown its deletion."""
         if obj.uid not in self._deleted:
             self.upsert(kind, obj)
 

@@ -30,7 +30,7 @@ class PodRecount:
         self._seen: set[str] = set()
 
     def see(self, pod: Pod) -> None:
-        """Count the current version of a pod. Later calls for the same pod have no effect."""
+        """Count the current version of a pod, unless ``see`` or ``moved`` was called for this pod before."""
         if pod.uid not in self._seen:
             self._seen.add(pod.uid)
             self._add(pod, 1)
@@ -54,7 +54,7 @@ class PodRecount:
                 del row[pod.node_name]
 
     def _rows_of(self, group: tuple[str, LabelSet]) -> list[dict[str, int]]:
-        """Return all tables (number of pods by node) that include the pods of a group: its namespace and label set.
+        """Return all tables (number of pods by node) that include the pods of ``group``, a namespace and label set.
 
         The result is cached, so that each label set is compared with each selector only once.
         """

@@ -298,7 +298,7 @@ class Terms:
                 yield from self._match_differences(match)
 
     def _match_differences(self, match: TermMatch) -> Iterator[str]:
-        """Compare one match with its groups, in a single step so that the groups cannot change during it."""
+        """Compare one match with a sum over all groups up to ``match.seen``, in one step, so that none can change."""
         counted: dict[str, dict[str, int]] = {key: {} for key in match.selections}
         candidates = [it for it in self._candidates(match.incoming) if it.number <= match.seen]
         for group in candidates:

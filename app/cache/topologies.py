@@ -28,7 +28,7 @@ More than the size in memory, because it also covers the time to match every new
 """
 
 _MAX_UNIONS: Final = 32
-"""Maximum number of node sets that one topology caches, by their excluded domains; see ``Topology.outside``."""
+"""Maximum number of cached node sets of one topology, each for one set of excluded domains (``unions``)."""
 
 _FEW_DOMAINS: Final = 64
 """Maximum number of domains of a topology that caches node sets.
@@ -97,7 +97,7 @@ class Eligibility:
             topology.move(name, None if labels is None else labels.get(key, ""))
 
     def finished(self, topology: Topology) -> None:
-        """Record that ``topology`` is complete, so that other topologies can use its nodes without matching again."""
+        """Record that ``topology`` is complete, so that other topologies of this rule can copy its choice of nodes."""
         self._complete = self._complete or topology
 
     def remove(self, topology: Topology) -> None:
