@@ -268,7 +268,7 @@ class StickyNode(
         return min(ends, default=None)
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """Prepare the score for callers that did not filter: a soft home gets the best score, unless a bind to it failed."""
+        """Prepare the score for callers that did not filter: a soft home scores best, unless a bind to it failed."""
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
             return SKIP
