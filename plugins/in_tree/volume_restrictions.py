@@ -220,7 +220,7 @@ class VolumeRestrictions(PreFilterPlugin, ClusterFilterPlugin):
         return (pod.spec.oversized, claims, disks, self._nodes.mounts_generation if disks else 0)
 
     def _claim_key(self, namespace: str, name: str) -> Hashable:
-        """Return the claim's name if it is missing; otherwise true if it is ReadWriteOncePod and in use, else false."""
+        """Return ``name`` if there is no such claim; otherwise true if the claim is ReadWriteOncePod and in use."""
         claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)
         if claim is None:
             return name

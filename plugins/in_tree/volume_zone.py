@@ -142,7 +142,7 @@ class VolumeZone(PreFilterPlugin, ClusterFilterPlugin):
         return tuple(_Topology(key, values) for key, values in allowed.items())
 
     def _of_claim(self, namespace: str, name: str) -> Iterator[_Topology]:
-        """Yield the requirements in the labels of a claim's volume. Raises ``_Rejected``."""
+        """Yield the requirements in the labels of a claim's volume; none without a volume. Raises ``_Rejected``."""
         if not name:
             raise _Rejected(REASON_NO_CLAIM_NAME)
         claim = self._objects.get(PERSISTENT_VOLUME_CLAIMS, namespace, name)

@@ -151,7 +151,7 @@ def last_pod_in(obj: AnnotatedObject, slot: str) -> str:
 
 
 def is_copied(obj: AnnotatedObject, slot: str) -> bool:
-    """Return true if the home annotations were copied from another object and have not been changed since."""
+    """Return true if ``home-owner`` names another object, and nobody has written another home since."""
     uid, _, node = obj.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
     home = obj.annotations.get(slot_key(HOME, slot), "")
     return uid not in ("", obj.uid) and (not home or node in ("", home))
@@ -213,7 +213,7 @@ def restored_annotations(owner: Owner, before: HomeRecord) -> dict[str, str | No
 def ownership_annotations(owner: Owner, home: str, machine: str) -> dict[str, str | None]:
     """Return the annotations with the UID of the home's owner and the systemUUID of its node.
 
-    They let Homeport recognize a home that was copied from another object, or whose node's name has a new host.
+    They let Homeport recognize a home that was copied from another object, or whose node another machine replaced.
     """
     written: dict[str, str | None] = {slot_key(HOME_OWNER, owner.slot): _owner_value(owner.obj.uid, home)}
     if machine or slot_key(HOME_MACHINE, owner.slot) in owner.obj.annotations:

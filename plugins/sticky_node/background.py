@@ -247,7 +247,7 @@ class WriteBudget:
 
 class HomeEntry(Struct, frozen=True, gc=False):
     """Home of an owner, and the owner's pod. ``home`` is empty if the owner has only a pod. If there are several pods,
-    ``pod`` is the most advanced one.
+    ``pod`` is the one with the highest ``_rank``.
 
     ``waits_since``: creation time of the oldest pod without a node, in RFC 3339; empty if there is none.
     """

@@ -323,7 +323,7 @@ class StateReporter:
             self._unwritten[home.owner.key] = home.home_state.state
 
     def settled(self, homes: HomesBySlot) -> None:
-        """Report homes that are usable again, if their unusable state was reported but could not be written."""
+        """Forget the unwritten states of these homes, which need no write now. Report those that are usable again."""
         for home in homes.values():
             last = self._unwritten.pop(home.owner.key, None)
             if last is not None and home.home_state.state is State.USABLE:

@@ -176,7 +176,7 @@ class GraceClocks:
         return requested is not None and requested.home == home
 
     def take_begun(self) -> list[Owner]:
-        """Return, and clear, the owners whose grace period started in memory since the last call."""
+        """Return the owners for which ``began`` has started a grace period since the last call, and clear the list."""
         begun, self._begun = list(self._begun.values()), {}
         return begun
 

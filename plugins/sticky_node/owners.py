@@ -202,7 +202,7 @@ class Owners:
         return Owner(kind, obj, slot, obj, self._before(kind, obj, slot))
 
     def gone(self, home: HomeRecord) -> Owner | None:
-        """Return the deleted owner of a remembered home, as described by the Home; ``None`` while the owner exists.
+        """Return the deleted owner of a remembered home, as the Home describes it; ``None`` if an object has its name.
 
         Users can write any Home object, so the result is also ``None`` for a Home that no owner could use. Raises
         ``Unreadable``.

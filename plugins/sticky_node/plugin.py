@@ -268,7 +268,7 @@ class StickyNode(
         return min(ends, default=None)
 
     def pre_score(self, state: CycleState, pod: Pod, nodes: Candidates) -> Status:
-        """Prepare the score for callers that did not filter: a soft home gets the best score of all nodes."""
+        """Prepare the score for callers that did not filter: a soft home scores best, unless a bind to it failed."""
         owner = self._owners.of(pod)
         if not isinstance(owner, Owner):
             return SKIP
@@ -430,7 +430,7 @@ class StickyNode(
         await self._reconciler.round()
 
     def _home(self, owner: Owner, pod: Pod) -> str:
-        """Return the pending home that the pod has to follow, or the recorded home."""
+        """Return the pending home that the pod has to follow, else the recorded home; empty if there is none."""
         claim = self._pending.holds(owner, pod)
         return recorded_home(owner) if claim is None else claim.node
 

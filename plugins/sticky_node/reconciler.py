@@ -67,8 +67,8 @@ _LATER_SECONDS: Final = 10.0
 class Reconciler:
     """Runs the corrections of recorded homes in rounds.
 
-    ``is_off(owner, pod)`` returns true if the policy of the owner's pod is ``off``. If so, nothing is recorded for the
-    owner's virtual machine.
+    ``is_off(owner, pod)`` returns true if the policy of the owner's pod is ``off``. If so, no migration or adoption of
+    the virtual machine is recorded.
     """
 
     def __init__(

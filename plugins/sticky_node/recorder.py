@@ -190,7 +190,7 @@ class Recorder:
         events.made(self._handle.event_recorder, owner, claim)
 
     def _settled(self, claim: Claim, owner: Owner | None) -> None:
-        """Drop a claim that needs no write, or whose earlier write succeeded although its answer was lost."""
+        """Drop a claim that needs no write. Report its home if an earlier write seemed to fail but succeeded."""
         was_tried = self._causes.pop(claim.owner.key, None) is not None
         self._pending.drop(claim.pod)
         if was_tried and owner is not None and home_pod(owner) == claim.pod.uid:

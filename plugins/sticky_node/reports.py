@@ -209,7 +209,7 @@ class Listing:
             return HomeDescription(State.UNKNOWN, None, "")
 
     def _describe(self, owner: Owner, home: str, pod: Pod | None) -> HomeDescription:
-        """Return the state of an owner's home; ``home`` is empty for none. Raises ``Unreadable``."""
+        """Describe an owner's home. ``home``: name of its node; empty if there is none. Raises ``Unreadable``."""
         applied = self._policies.of(owner, pod)
         if not home:
             return HomeDescription(State.NONE, applied.policy, applied.source, holds=False)

@@ -234,7 +234,9 @@ class UnusableHomes:
             events.unknown_policy(self._handle.event_recorder, owner, policy)
 
     async def _changes(self, obj: AnnotatedObject, homes: HomesBySlot, steps: Steps) -> dict[str, str | None]:
-        """Return the annotations to write on the owner. Annotations that another profile might need are kept."""
+        """Return the annotations to write on the owner; ``None`` removes a key. Keys are kept if other profiles might
+        need them.
+        """
         changes: dict[str, str | None] = {}
         for slot, home in homes.items():
             await steps()

@@ -107,7 +107,7 @@ class HomeRefusalReporter:
         self._of_namespace[refused.pod.namespace] += 1
 
     def forget(self, uid: str) -> None:
-        """Remove a pod that no longer waits."""
+        """Remove a pod, if it is known."""
         if (refused := self._pods.pop(uid, None)) is not None:
             self._of_namespace -= Counter((refused.pod.namespace,))  # drops namespaces without pods
 

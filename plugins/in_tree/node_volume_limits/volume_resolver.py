@@ -125,7 +125,7 @@ class VolumeResolver:
         return self._by_claim, self._by_ephemeral_claim, self._by_volume, self._by_class
 
     def affected_nodes(self, kind: Kind[Any], key: ObjectKey) -> Iterator[str]:
-        """Yield the nodes that a change of an object affects, and stop tracking them.
+        """Yield the nodes whose counts a change of the object affects, and stop tracking them for this object.
 
         The caller must count the volumes of these nodes again.
         """
@@ -224,9 +224,9 @@ class VolumeResolver:
 
 
 def _inline_volumes(volume: PodVolume) -> Iterator[tuple[str, str]]:
-    """Yield (unique name, driver) of a disk that the pod itself specifies, translated for its CSI driver.
+    """Yield (unique name, driver) of an in-tree disk that the pod itself specifies, translated for its CSI driver.
 
-    Raises ``UncountableVolume`` if the disk cannot be translated.
+    Other volumes give nothing. Raises ``UncountableVolume`` if the disk cannot be translated.
     """
     if volume.untranslatable:
         raise UncountableVolume(f"converting volume({volume.name}) from inline to csi: {volume.untranslatable}")

@@ -176,7 +176,7 @@ class Beyond(BaseModel):
 
     @property
     def reads_tolerations(self) -> bool:
-        """True if verdicts depend on a pod's tolerations even if its own constraints do not."""
+        """True if verdicts can depend on a pod's tolerations even without ``nodeTaintsPolicy: Honor`` in the pod."""
         honours_taints = self.defaults is not None and self.defaults.node_taints_policy == HONOR
         return honours_taints or self.untolerated_domains == "Ignore"
 
@@ -211,7 +211,7 @@ class PodTopologySpreadArgs(PluginArgs):
         return self.defaulting_type == "System"
 
     def constraints(self) -> tuple[TopologySpreadConstraint, ...]:
-        """Return the default constraints of the ``defaultingType``, with the fields of ``beyond.defaults``."""
+        """Return the default constraints of the ``defaultingType``, with missing fields taken from ``missing``."""
         own = SYSTEM_DEFAULTS if self.system_defaulted else tuple(it.slim() for it in self.default_constraints)
         return own if self.missing is None else tuple(self.missing.filled(it)[0] for it in own)
 

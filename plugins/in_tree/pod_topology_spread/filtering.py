@@ -88,7 +88,7 @@ class HardConstraint:
         return self.domains.count(domain) - self.limit({})
 
     def terms(self) -> tuple[str, ...]:
-        """Return the parameters of the constraint as texts for ``explain``."""
+        """Return ``Constraint.terms`` for ``explain``; a ``RelaxedConstraint`` adds the options of the profile."""
         return self.constraint.terms()
 
     def stamp(self) -> int:
@@ -189,7 +189,7 @@ def _rejections(constraints: Iterable[HardConstraint], counts: Counts, nodes: Ca
 
 
 class HardState:
-    """Hard constraints of the pod, in order, which PreFilter prepares for Filter."""
+    """Hard constraints of the pod, in the order of its spec or of the defaults, as prepared by PreFilter for Filter."""
 
     __slots__ = ("constraints",)
 

@@ -51,7 +51,7 @@ from plugins.in_tree.pod_topology_spread.scoring import SOFT, SoftState, normali
 _MEMO_BYTES: Final = 32 << 20
 _ENTRY_BYTES: Final = 2000
 _PART_BYTES: Final = 200
-"""Maximum size of the cache of constraints, and estimated sizes of an entry and of its parts, in bytes."""
+"""Maximum size of the cache of constraints, and estimated sizes of an entry and of each of its parts, in bytes."""
 
 _MOST_REPORTED: Final = 1024
 """Maximum number of remembered pods, for which the Event ``DeletionCostIgnored`` was emitted."""
@@ -126,6 +126,9 @@ class PodTopologySpread(PreFilterPlugin, ClusterFilterPlugin, PreScorePlugin, Sc
 
     def signature(self, pod: Pod) -> tuple[int, ...] | None:
         """Return two stamps for each hard constraint; ``None`` if a selector cannot be parsed.
+
+        For a pod with an oversized part that the constraints depend on, the result is the index of the part in
+        ``UNREAD``.
 
         One stamp changes if the domain of any node changes. The other changes if the limit changes, or the set of
         domains above the limit. So most changes of the number of pods change neither stamp.

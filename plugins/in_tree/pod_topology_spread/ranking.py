@@ -175,7 +175,7 @@ class Ranks:
         return size
 
     def _domains(self, key: str) -> Mapping[str, str]:
-        """Return the domain of each node. Counts that are not cached are prepared at once, without yielding."""
+        """Return the domains of the nodes with the label ``key``. If not cached, they are read without yielding."""
         try:
             return self._counts.values(key)
         except Unprepared as unprepared:

@@ -113,7 +113,7 @@ class SoftState:
         return list(map(_round, totals))
 
     def _raw(self, keys: Sequence[Any]) -> int:
-        """Return the sum of the credits, added as floats in the order of the constraints, rounded half up."""
+        """Return the raw score for these credit keys, one per constraint: the sum of their credits, rounded half up."""
         total = 0.0
         for constraint, key in zip(self.constraints, keys, strict=True):
             total += constraint.credits[key]

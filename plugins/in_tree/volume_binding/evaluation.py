@@ -88,8 +88,8 @@ class _TooManySteps(Exception):  # not an error: the node is rejected
 class BoundVolume(Struct, frozen=True):
     """Volume of a bound claim.
 
-    ``plain``: the volume as stored. ``migrated``: the volume as translated for the CSI driver that replaces its in-tree
-    driver.
+    ``plain``: with its stored node affinity. ``migrated``: with the affinity as translated for the CSI driver that
+    replaces its in-tree driver.
     """
 
     plain: LocatedVolume
@@ -188,8 +188,8 @@ class ClaimsEvaluation:
         return self._seen_numbers == self._current_numbers()
 
     def reuse_results(self, earlier: ClaimsEvaluation) -> None:
-        """Copy the results of ``earlier`` for nodes that no change affects. Its ``inputs`` must be equal to those of
-        this object.
+        """Copy the reasons from ``earlier``, except those of nodes that a change since then might affect. The
+        ``inputs`` of both must be equal.
 
         Without this reuse, a pod with a long evaluation would never get a verdict while CSIStorageCapacity objects keep
         changing.
@@ -557,7 +557,7 @@ def _pod_volumes_key(node: NodeInfo) -> Hashable:
 
 
 def _for_node(bound: BoundVolume, migrated: Collection[str]) -> LocatedVolume:
-    """Return the volume as the node uses it: translated if its in-tree driver is migrated on the node.
+    """Return the volume with the affinity that counts on the node: ``migrated`` if the node migrates its driver.
 
     Raises ``UntranslatableVolume``.
     """
