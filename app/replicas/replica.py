@@ -124,7 +124,7 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        """True if this replica is the leader, which takes all decisions."""
+        """True if this replica is the leader, which takes all decisions. Already true during its take-over."""
         return self._election.leads
 
     def may_post(self, deadline_seconds: float) -> str:
