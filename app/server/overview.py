@@ -199,8 +199,8 @@ class _Pages:
 
 
 def distinct(skews: Sequence[WorkloadSkew]) -> list[WorkloadSkew]:
-    """Return the skews without repetitions. A skew is repeated if pods of the workload have different spread
-    constraints, for example during a rollout.
+    """Return the skews without repetitions. Pods of a workload can have different spread constraints, for example
+    during a rollout, that lead to equal skews.
     """
     shown = {
         (it.namespace, it.kind, it.name, it.key, it.is_hard, it.max_skew, *it.domains): it for it in reversed(skews)
