@@ -37,7 +37,7 @@ SUCCESSOR_SECONDS: Final = 2.0
 NO_LEADER: Final = "no replica leads"
 NOT_REMEMBERED: Final = "this pod's scheduler could not be recorded in the lease in time"
 _LOOK_SECONDS: Final = 0.25
-"""Seconds between two checks whether this replica still leads, because an expired renewal deadline causes no event."""
+"""Seconds between checks whether this replica still leads. An expired renewal deadline causes no event to wait for."""
 
 
 class SnapshotFeed(Protocol):
@@ -124,7 +124,7 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        """True if this replica is the leader, which takes all decisions."""
+        """True if this replica is the leader, which takes all decisions. Already true during its take-over."""
         return self._election.leads
 
     def may_post(self, deadline_seconds: float) -> str:

@@ -111,9 +111,10 @@ class ManagedSecret(Struct, frozen=True):
 class EnabledFeatures(Struct, frozen=True):
     """Configured functions that need permissions.
 
-    ``uses`` are the kinds that plugins read or write. ``lease`` is ``None`` without leader election. ``events`` is true
-    if Events are written. ``secrets`` are those for self-signed certificates. ``explained`` are the kinds that plugins
-    read for explain, with ``explain: complete``. ``evicts`` is true if a profile has ``preemption: Own``.
+    ``uses`` are the kinds that plugins read or write. ``sampling_guard`` is true if ``samplingGuard`` is enabled.
+    ``lease`` is ``None`` without leader election. ``events`` is true if Events are written. ``secrets``: Secrets for
+    self-signed certificates. ``explained`` are the kinds that plugins read for explain, with ``explain: complete``.
+    ``evicts`` is true if a profile has ``preemption: Own``.
     """
 
     uses: tuple[Use, ...]

@@ -64,7 +64,7 @@ def _timed(point: str) -> Callable[[M], M]:
 
 
 class BindingCycle:
-    """Runs the binding cycle of one profile's plugins. ``waiting`` holds the pods that wait at Permit."""
+    """Runs the plugins of one profile from Reserve to PostBind. ``waiting`` holds the pods that wait at Permit."""
 
     def __init__(
         self, scheduler_name: str, slots: Mapping[str, Sequence[PluginSlot]], *, guard: Guard, waiting: PodsAtPermit

@@ -60,7 +60,7 @@ class _EvaluatedNodes:
         self.open: set[str] = set()
 
     def add(self, names: Iterable[str], nodes: Collection[str]) -> None:
-        """Add names. ``nodes``: all nodes of the snapshot."""
+        """Add names of evaluated nodes. Once all ``nodes`` of the snapshot are evaluated, ``some`` becomes ``None``."""
         if self.some is None:
             self.open.difference_update(names)
             return

@@ -306,7 +306,7 @@ class Filters:
         """Return True if the plugin's Success stays valid no matter which binds of ``in_flight`` fail.
 
         That is so for all plugins that read only the node and its pods, because fewer pods never turn Success into a
-        rejection. For a plugin without ``filter_certain`` the result is False, because its inputs are unknown.
+        rejection. For any other plugin without ``filter_certain`` the result is False: its inputs are unknown.
         """
         if slot.is_cached or slot.filter_certain is None:
             return slot.is_cached

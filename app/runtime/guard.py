@@ -133,7 +133,7 @@ def required_objects(plugin: Plugin, pod: Pod) -> tuple[tuple[Kind[Any], str, st
 
 
 def _flaw(status: Any) -> str:
-    """Return the reason why a value is not a valid ``Status``, or an empty text."""
+    """Describe a value that is not a valid ``Status``, for error messages. Return an empty text for a valid one."""
     if not isinstance(status, Status):
         return _described(status)
     code: Any = status.code
@@ -281,7 +281,7 @@ class Guard:
         return self._fault(plugin, point, WrongAnswer(f"returned {_described(answer)}, not {expected}"))
 
     def missing_expiry(self, plugin: str, point: str, node: str = "") -> PluginError:
-        """Count and log a cached answer that depends on a clock and has no expiry, and return the error to raise."""
+        """Count and log a ``MissingExpiry`` of the plugin, and return the error to raise."""
         return self._fault(plugin, point, MissingExpiry(point), node=node)
 
     def out_of_range(self, plugin: str, pod: Pod, node: str, score: int) -> None:

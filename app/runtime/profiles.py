@@ -95,8 +95,9 @@ class ResolvedProfile(Struct, frozen=True):
         return (*first, *multi.values(), *last)
 
     def added_at_bind(self, point: str) -> tuple[PluginRef, ...]:
-        """Return the plugins that run at a deciding point only in the check before a bind, in the order of
-        ``bindRecheck``.
+        """Return the plugins that run at ``point``, one of ``DECIDING``, only in the check before a bind.
+
+        They are in the order of ``bindRecheck``.
         """
         if not self.bind_recheck:
             return ()
@@ -139,14 +140,14 @@ class ResolvedProfile(Struct, frozen=True):
             yield Use(name, kind, looks_up=looks_up, writes=what, whole=whole)
 
     def parts(self) -> set[Part]:
-        """Return the parts of pods and nodes that its plugins declare. Raises ``ProfileErrors`` if ``needs`` of a
-        plugin fails.
+        """Return the parts of pods and nodes that the profile's plugins declare. Raises ``ProfileErrors`` if ``needs``
+        of a plugin fails.
         """
         return {part for name, it in self.specs.items() for part in (*(it.parts or ()), *self._needs_of(name).parts)}
 
     def node_annotations(self) -> set[str]:
-        """Return the keys of node annotations that its plugins declare. Raises ``ProfileErrors`` if ``needs`` of a
-        plugin fails.
+        """Return the keys of node annotations that the profile's plugins declare. Raises ``ProfileErrors`` if ``needs``
+        of a plugin fails.
         """
         return {key for name in self.specs for key in self._needs_of(name).node_annotations}
 

@@ -69,7 +69,7 @@ class DuplicatePlugin(ValueError):
 
 
 class Registry:
-    """Plugin specs by name. ``defaults``: Homeport's own default plugins, by name, with weights."""
+    """Plugin specs by name. ``defaults``: weights, by name, of the plugins that Homeport enables by default."""
 
     def __init__(self, specs: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> None:
         self._specs: dict[str, PluginSpec[Any]] = {}

@@ -182,8 +182,8 @@ def _can_have(spec: PluginSpec[Any] | None, point: str) -> bool:
 def _rechecked(
     profile: Profile, place: Place, registry: Registry, mistakes: list[Mistake]
 ) -> dict[str, PluginSpec[Any]]:
-    """Return the plugins of ``bindRecheck`` that can run. A plugin that is not registered is a mistake, because its
-    check would be missing at each bind.
+    """Return the plugins of ``bindRecheck`` that can run at a bind. Each other entry is a mistake: a repeated name, a
+    plugin that is not registered, or one without PreFilter and Filter.
     """
     where = f'profile "{profile.scheduler_name}"'
     rechecked: dict[str, PluginSpec[Any]] = {}

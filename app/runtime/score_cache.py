@@ -60,7 +60,7 @@ class CachedScores(PluginEntry):
         return super().weight() + 2 * NAME_BYTES * len(self.scores)
 
     def refresh(self, snapshot: Snapshot) -> None:
-        """Drop the scores of changed nodes."""
+        """Drop the scores of changed nodes; drop all scores if any node can have changed."""
         changed = self.changed(snapshot)
         if changed is None:
             self.scores.clear()

@@ -73,7 +73,7 @@ def _flaws(plugin: Any, reads: Reads) -> Iterator[str]:
 
 def has_unknown_inputs(plugin: object, reads: Reads) -> bool:
     """Return True if a plugin filters nodes and does not declare its inputs. Its verdicts are then never cached, and
-    none is certain while binds are in flight.
+    no ``Recheck`` with this plugin is ``certain`` while other binds are in flight.
     """
     takes_part = declares(plugin, FilterPlugin) or declares(plugin, PreFilterPlugin)
     return takes_part and not declares(plugin, ClusterFilterPlugin) and reads is Reads.CLUSTER

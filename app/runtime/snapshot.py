@@ -56,7 +56,7 @@ class Snapshot(Protocol):
         ...
 
     def place_of(self, uid: str, key: ObjectKey) -> str:
-        """Return the name of the node on which the snapshot has the pod, or an empty string."""
+        """Return the name of the pod's node; empty if the pod is unknown, has another UID, or is on no node."""
         ...
 
     def ends(self, node: str, plugin: str, until: float) -> None:

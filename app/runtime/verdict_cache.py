@@ -56,7 +56,7 @@ class PassingNodes(CacheEntry):
         return ENTRY_BYTES + NAME_BYTES * (len(self.blocked) + len(self.open) + len(self.passing or ()))
 
     def refresh(self, snapshot: Snapshot) -> None:
-        """Drop the verdicts on changed nodes."""
+        """Drop the verdicts on changed nodes; drop all verdicts if any node can have changed."""
         changed = self.changed(snapshot)
         if changed is None:
             self.blocked, self.open, self.passing = set(), set(), set()

@@ -129,7 +129,7 @@ class ListenerAccess(Struct, frozen=True):
 
 
 def _is_link(headers: Headers) -> bool:
-    """Return true if the browser follows a link and does not embed the page in a frame of the other site."""
+    """Return true if a request from a page of another site is a link that the browser opens, not a frame there."""
     return headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest", b"document") == b"document"
 
 

@@ -13,7 +13,7 @@ from app.replicas.leadership import Leadership
 from app.rights.access_review import PermissionCheck
 
 _FAILING: Final = frozenset({"forbidden", "retrying"})
-"""States of a feed in which its check fails."""
+"""States of a feed in which its check fails even if the feed is ``synced``."""
 
 
 class ReadinessCheck(Struct, frozen=True):
@@ -56,7 +56,7 @@ def _feed(name: str, state: FeedState) -> ReadinessCheck:
 
 
 def _permissions(check: PermissionCheck) -> Iterator[ReadinessCheck]:
-    """Yield one check for each missing permission: a successful one if only explain needs it, else a failed one.
+    """Yield one check for each rule in ``missing``: a successful one if only explain needs it, else a failed one.
 
     If none is missing, one successful check is yielded. If permissions are unknown, a failed check says so. A missing
     permission alone does not make the process unready. But if a required kind cannot be listed, the check of the

@@ -44,7 +44,9 @@ class TimedProtocol(HttpToolsProtocol):
             self._unread = None
 
     def _check_unread(self, answered: int) -> None:
-        """Abort the connection if its output is still unread. ``answered``: ``_answered`` when the timer started."""
+        """Abort the connection if its output is unread. If another answer was written since the timer started, start
+        the timer again instead. ``answered``: ``_answered`` when the timer started.
+        """
         self._unread = None
         if answered != self._answered:  # another answer was written meanwhile, so the timer starts again
             self._watch_unread()

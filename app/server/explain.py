@@ -200,7 +200,9 @@ def _sentence(verdict: str, pod: Pod, explained: Explained) -> str:
 
 
 def _verdict_on_own_node(bound: BoundNode) -> str:
-    """Return a part of a sentence: which filters would reject a bound pod on its own node now, if any."""
+    """Return a part of a sentence: which filters would reject a bound pod on its own node now, that none would, or
+    that the node was not judged.
+    """
     if not bound.verdicts:
         return "its node was not judged"
     if bound.violated:

@@ -109,7 +109,7 @@ def mistakes_body(code: int, mistakes: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def error_body(path: str, code: int, message: str) -> bytes:
-    """Return the JSON body of an error answer that is not the answer of a verb."""
+    """Return the body of an error answer, except of a verb: a Status below ``/api/v1``, else JSON with ``detail``."""
     return status_body(code, message) if is_in_api(path) else msgspec.json.encode({"detail": message})
 
 
@@ -119,7 +119,7 @@ def sentence(cause: FailureCause) -> str:
 
 
 def _text(mistake: Mapping[str, Any]) -> str:
-    """Return the message of a mistake."""
+    """Return pydantic's message of a mistake, or our own for an unknown query parameter."""
     if mistake["type"] == "extra_forbidden" and mistake["loc"][0] == "query":
         return "the path has no such parameter"
     return str(mistake["msg"])

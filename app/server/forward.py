@@ -56,7 +56,7 @@ certificates are kept, because requests can still be in flight on them.
 """
 
 _BEFORE_THE_CALLER: Final = 0.02
-"""Fraction of the remaining time reserved to report a missing answer before the caller's deadline."""
+"""Fraction of the remaining time, but at most half a second, that is reserved to report a missing answer."""
 
 PeerTls = Callable[[], Peer]
 """Returns the current TLS parameters for connections to replicas. Raises ``CertificateError``."""

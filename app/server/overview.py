@@ -131,7 +131,7 @@ class _Pages:
         return {"Homeport-Snapshot-Age": f"{max(ages):.1f}", **shown} if ages else shown
 
     async def overview(self, nodes: SharedAnswer) -> Mapping[str, Any]:
-        """Return an ``Overview``. ``nodes``: answer with the map of nodes. Raises ``VerbFailure``."""
+        """Return an ``Overview``. It has the ETag of ``nodes``, the shared ``NodeMap``. Raises ``VerbFailure``."""
         pending = await self._sources.pending.page()
         skews = distinct((await self._sources.skews.page("", "", "", 0, above=True)).items)
         total, homes = await self._sources.homes(MOST_LISTED)
@@ -199,8 +199,8 @@ class _Pages:
 
 
 def distinct(skews: Sequence[WorkloadSkew]) -> list[WorkloadSkew]:
-    """Return the skews without repetitions. A skew is repeated if pods of the workload have different spread
-    constraints, for example during a rollout.
+    """Return the skews without repetitions. Pods of a workload can have different spread constraints, for example
+    during a rollout, that lead to equal skews.
     """
     shown = {
         (it.namespace, it.kind, it.name, it.key, it.is_hard, it.max_skew, *it.domains): it for it in reversed(skews)

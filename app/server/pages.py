@@ -116,13 +116,13 @@ class PageQueues:
         await _send(answer, scope, receive, send)
 
     def _queue_of_read(self, path: str) -> _PageQueue:
-        """Return the queue of a request without a body."""
+        """Return the queue of a GET or HEAD request."""
         if path in WHAT_IFS:
             return self._what_ifs
         return self._scrapes if path == "/metrics" else self._reads
 
     def _queue_of(self, path: str) -> _PageQueue:
-        """Return the queue of a request with a body."""
+        """Return the queue of a request with any other method than GET and HEAD."""
         if path in WHAT_IFS:
             return self._what_ifs
         return self._permits if path.startswith(_PERMIT_PATHS) else self._others

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 _VARY: Final = {"Vary": "Accept"}
 _NO_SCRIPT: Final = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'", **_VARY}
 _NEVER: Final = re.compile(r"q\s*=\s*0(\.0*)?")
-"""Parameter of a media type in an Accept header that excludes this type."""
+"""Pattern of the parameter (``q=0``) with which an Accept header excludes a media type."""
 
 _PAGE: Final = """\
 <!doctype html>
