@@ -74,7 +74,13 @@ _TYPE: Final = Decoder[_TypeMeta](_TypeMeta)
 _CONFIG: Final[Decoder[Any]] = Decoder(Any)
 _ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
-_HOMEPORT_FIELDS: Final = {"preset": "preset", "bind_recheck": "bindRecheck", "at_most": "atMost", "pick": "pick"}
+_HOMEPORT_FIELDS: Final = {
+    "preset": "preset",
+    "bind_recheck": "bindRecheck",
+    "at_most": "atMost",
+    "pick": "pick",
+    "preemption": "preemption",
+}
 """Profile fields that a case must not set, because a KubeSchedulerConfiguration does not have them.
 
 Maps the Python name to the name in the configuration file.

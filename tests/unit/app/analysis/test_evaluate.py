@@ -254,10 +254,11 @@ class TestBadCase:
                 id="a profile with fields nobody knows: all mistakes, by field",
             ),
             pytest.param(
-                encoded(case(config={"preset": "complete", "bindRecheck": []})),
+                encoded(case(config={"preset": "complete", "bindRecheck": [], "preemption": "Own"})),
                 bad(
                     "config.preset: is not a field of KubeSchedulerConfiguration; "
-                    "config.bindRecheck: is not a field of KubeSchedulerConfiguration"
+                    "config.bindRecheck: is not a field of KubeSchedulerConfiguration; "
+                    "config.preemption: is not a field of KubeSchedulerConfiguration"
                 ),
                 id="what only a service has",
             ),
