@@ -118,7 +118,7 @@ class Comparison:
 
     @property
     def asks(self) -> bool:
-        """True if the pod requests any of the resources."""
+        """True if the pod requests any of the compared resources."""
         return any(request for _, request, _, _ in self._each)
 
     def clone(self) -> Comparison:

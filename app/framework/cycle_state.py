@@ -65,6 +65,6 @@ class CycleState(Struct, eq=False):
     def clone(self) -> CycleState:
         """Return a copy for a dry run, with cloned entries.
 
-        The other fields are shared. A dry run never changes the skip sets.
+        The other fields are shared, because a dry run changes neither the skip sets nor ``annotations``.
         """
         return replace(self, _entries={key: data.clone() for key, data in self._entries.items()})

@@ -1,8 +1,8 @@
 """PodDisruptionBudgets during simulated evictions and placements, by the rules of the Eviction API.
 
-A budget allows an eviction if its ``status.disruptionsAllowed`` is above 0. Each eviction of a ready pod uses up one,
-until a new pod is placed in its stead. The rules are those of kube-apiserver and of the disruption controller. Nothing
-is evicted here.
+A budget allows an eviction if its ``status.disruptionsAllowed`` is above 0. Each eviction of a ready pod lowers this
+number by 1, until a new pod is placed. At 0, some unready pods can still be evicted (see ``BudgetState.refusal``). The
+rules are those of kube-apiserver and of the disruption controller. Nothing is evicted here.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def refusal_of(pod: Pod, guarding: Sequence[BudgetState]) -> str:
 
 
 def _is_unguarded(pod: Pod) -> bool:
-    """Return True if the Eviction API evicts the pod without a look at budgets."""
+    """Return True for a terminating, finished or pending pod: the Eviction API evicts it without checking budgets."""
     return pod.terminating or pod.finished or (isinstance(pod.lifecycle, Disruption) and pod.lifecycle.pending)
 
 

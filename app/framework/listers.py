@@ -28,7 +28,7 @@ class NodeLister(Protocol):
     """
 
     def list(self) -> Collection[NodeInfo]:
-        """Return all nodes. If a node can no longer be decoded, its last readable version is returned."""
+        """Return all nodes. A node that cannot be decoded is returned in its last readable version, if it has one."""
         ...
 
     def get(self, name: str) -> NodeInfo | None:

@@ -33,7 +33,8 @@ class Objects(Protocol):
     def every(self, kind: Kind[Object]) -> Iterator[Object]:
         """Iterate over all objects of a kind; they can change meanwhile. Too slow for the hot path.
 
-        An object that can no longer be decoded is included in its last readable version; ``Unreadable`` is not raised.
+        ``Unreadable`` is not raised. An object that cannot be decoded is included in its last readable version, or left
+        out if there is none.
         """
         ...
 
@@ -136,7 +137,7 @@ class Writer(Protocol):
         ...
 
     async def change(self, kind: Kind[AnnotatedObject], target: AnnotatedObject, spec: Mapping[str, Any]) -> None:
-        """Set the fields of ``spec`` in ``target`` if it is unchanged since it was read; ``None`` removes a field."""
+        """Set fields in the spec of ``target`` if it is unchanged since it was read; ``None`` removes a field."""
         ...
 
     async def delete(self, kind: Kind[AnnotatedObject], target: AnnotatedObject) -> None:
@@ -155,6 +156,6 @@ class Binder(Protocol):
     async def bind(self, pod: Pod, node_name: str, annotations: Mapping[str, str]) -> Status:
         """Bind the pod. Return Success once the pod is bound to that node, otherwise a status with the reason.
 
-        The last check can raise the exception of a filter plugin; let it propagate.
+        The check before the Binding runs filter plugins, and can raise their exceptions; let them propagate.
         """
         ...

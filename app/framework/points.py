@@ -98,7 +98,7 @@ class QueueSortPlugin(Plugin, Protocol):
 
     @abstractmethod
     def less(self, pod: Pod, queued_at: float, other: Pod, other_queued_at: float) -> bool:
-        """Return True if ``pod`` is scheduled before ``other``. The times at which they were queued are in seconds."""
+        """Return True if ``pod`` is scheduled before ``other``. Queueing times are in seconds on the caller's clock."""
         ...
 
 
@@ -209,7 +209,7 @@ class PostFilterResult(Struct, frozen=True):
 
 
 PostFilterAnswer: TypeAlias = tuple[PostFilterResult | None, Status]
-"""Nomination, or ``None`` to leave it unchanged; and the status of the plugin."""
+"""New nomination (``None`` leaves the present one unchanged), and the status of the plugin."""
 
 PostFilterSteps: TypeAlias = Generator[None, CycleState, PostFilterAnswer]
 """Steps of PostFilter. At each yield the generator receives the state of a new PreFilter."""
@@ -278,7 +278,7 @@ class ReservePlugin(Plugin, Protocol):
 
     @abstractmethod
     def reserve(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Record the decision. After the first failure the cycle ends, and ``unreserve`` of every plugin is called."""
+        """Record the decision. Any status but Success ends the bind, and ``unreserve`` of every plugin is called."""
         ...
 
     @abstractmethod

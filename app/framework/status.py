@@ -18,7 +18,7 @@ class Code(IntEnum):
 
     SUCCESS = 0
     ERROR = 1
-    """Unexpected failure: the cycle ends, and the pod is retried after a back-off."""
+    """Unexpected failure: the evaluation or bind ends, and the scheduler retries the pod after a back-off."""
     UNSCHEDULABLE = 2
     """Rejection that preemption might resolve."""
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
@@ -111,5 +111,5 @@ def unresolvable(*reasons: str, until: float | None = None) -> Status:
 
 
 def error(reason: str, plugin: str = "") -> Status:
-    """Return an Error, which ends the cycle."""
+    """Return an Error, see ``Code.ERROR``."""
     return Status(Code.ERROR, (reason,), plugin)

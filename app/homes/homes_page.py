@@ -267,7 +267,7 @@ def _place(token: str) -> Place | None:
 
 
 def _answer(keepers: Iterable[tuple[str, Keeper]], page: _Page) -> dict[str, Any]:
-    """Build a ``HomesPage``."""
+    """Return ``page`` and ``keepers`` as JSON in the form of ``HomesPage``."""
     last = page.places[-1] if page.remaining else None
     return {
         "keepers": [

@@ -13,11 +13,11 @@ from app.runtime.read_only import read_only, read_only_steps
 from app.runtime.slots import declares
 
 _POINT: Final = "Homes"
-"""Name of the calls of ``HomesPlugin`` methods in metrics and messages."""
+"""Name under which metrics and messages show all calls of ``HomesPlugin`` methods."""
 
 
 class HomeLists:
-    """Homes of ``frameworks``.
+    """Homes that the plugins of ``frameworks`` list. There is one framework for each profile.
 
     Every method raises ``PluginError`` if a plugin fails, because callers cannot see that a list is incomplete.
     """

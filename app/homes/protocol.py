@@ -18,8 +18,8 @@ POLICY: Final = f"{ANNOTATION_DOMAIN}policy"
 SHORTEST_GRACE: Final = 350.0
 """Shortest useful grace period, in seconds. A shorter one ends before the pods of a failed node are even evicted.
 
-A node counts as unreachable 50 s after its last heartbeat. Its pods tolerate that for another 300 s before they are
-evicted (Kubernetes 1.32 and later).
+A node counts as unreachable 50 s after its last heartbeat (Kubernetes 1.32 and later). By default, its pods tolerate
+this for another 300 s before they are evicted.
 """
 
 

@@ -69,7 +69,7 @@ _SERVED: Final = Decoder[_ServedResources](_ServedResources)
 class KubeClient:
     """Client that authenticates with ``credentials``.
 
-    Methods raise only the errors of ``app.kube.api_errors``, and those of a caller's check before a write.
+    Methods raise only the errors of ``app.kube.api_errors``, and those that a caller's ``before`` raises.
 
     All timeouts are in seconds.
     """
@@ -108,7 +108,7 @@ class KubeClient:
         return self._credentials.rejection(error.message or str(error))
 
     async def aclose(self) -> None:
-        """Close every connection; requests in flight fail."""
+        """Close all reads and watches and the current pool for writes; their requests in flight fail."""
         await self._transport.aclose()
 
     async def resolve(

@@ -26,7 +26,7 @@ _POD_SCHEDULED: Final = "PodScheduled"
 _FALSE: Final = "False"
 _GATED: Final = "SchedulingGated"
 _LONGEST_TIME: Final = 64
-"""Maximum number of characters of a time; a longer one is ignored."""
+"""Maximum number of characters of a condition's ``lastTransitionTime``; a longer time is ignored."""
 
 LONGEST_MESSAGE: Final = 1024
 """Maximum number of characters of a condition's message; the rest is dropped."""

@@ -206,7 +206,7 @@ class Pod(Struct, frozen=True, gc=False):
 
     @property
     def deletion_cost(self) -> DeletionCost:
-        """Deletion cost: a ReplicaSet removes the pods with the lowest cost first.
+        """Deletion cost: of equally ready pods, a ReplicaSet removes those with the lowest cost first.
 
         Raises ``NotDecoded`` if no plugin declares this part.
         """

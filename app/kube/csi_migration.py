@@ -173,7 +173,7 @@ def ebs_disk(volume_id: str) -> MigratedVolume:
 
 
 def azure_disk(uri: str, kind: str | None) -> MigratedVolume:
-    """Translate a managed Azure disk, the default kind. Raises ``Untranslatable`` for other kinds."""
+    """Translate an Azure disk. Raises ``Untranslatable`` if ``kind`` is neither ``None`` nor Managed."""
     if kind is not None and kind.lower() != _MANAGED:
         raise Untranslatable(f"kind({kind}) is not supported in csi migration")
     return MigratedVolume(AZURE_DISK, uri)

@@ -51,8 +51,8 @@ def _parse_rules(data: bytes) -> bool:
 def _parse_declared(data: bytes) -> frozenset[str]:
     """Return the declared features that a pod can require.
 
-    Like ``FeatureMapper.TryMap`` of the Go package, walk both sorted lists in parallel. A declared name that is not in
-    sorted order is therefore ignored.
+    Like ``FeatureMapper.TryMap`` of the Go package, walk the declared names and ``_REGISTERED`` in parallel, as sorted
+    lists. A declared name that is not in sorted order is therefore ignored.
     """
     registered = iter((*_REGISTERED, None))
     expected = next(registered)

@@ -29,7 +29,7 @@ _LONGEST_TEXT: Final = 64
 
 _INT32: Final = range(-(2**31), 2**31)
 _MOST_SHARED: Final = 1024
-"""Maximum number of values that pods share in memory."""
+"""Maximum number of cached ``DeletionCost`` objects, which pods with equal annotations share."""
 
 
 class DeletionCost(Struct, frozen=True, gc=False):

@@ -67,7 +67,7 @@ def error_of(request: Request, error: httpx.HTTPError) -> KubeError:
 
 
 def no_response(request: Request, cause: str) -> KubeError:
-    """Return the error for a request that was sent and has no complete response."""
+    """Return the error for a request that was sent but has no complete response: for a write, ``UnknownOutcome``."""
     return UnknownOutcome(f"{request}: {cause}") if request.writes else ApiUnavailable(f"{request}: {cause}")
 
 

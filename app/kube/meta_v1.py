@@ -133,7 +133,7 @@ def version_number(version: str) -> int:
 
 
 def precedes(version: str, other: str) -> bool:
-    """Return whether ``version`` is earlier than ``other``, both of the same kind; ``False`` if one is opaque."""
+    """Return whether ``version`` is earlier than ``other``, a version of the same kind; ``False`` if one is opaque."""
     return -1 < version_number(version) < version_number(other)
 
 
