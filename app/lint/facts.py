@@ -42,7 +42,7 @@ class ClusterFacts:
         return len(set(self._values(key).values()))
 
     def domains(self, pod: Pod, constraint: TopologySpreadConstraint) -> DomainCounts:
-        """Return the domains that a constraint of ``pod`` counts, each with the number of pods that the selector matches.
+        """Return the domains that a constraint of ``pod`` counts, each with its number of selected pods.
 
         Without a selector, all pods of the namespace are counted.
         """

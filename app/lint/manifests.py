@@ -27,7 +27,7 @@ _NO_CONTENT: Final = re.compile(r"\s*(?:#.*)?")
 _CONFIGURATIONS: Final = re.compile(r"^kind:\s*[\"']?(?:KubeScheduler|Homeport)Configuration\b", re.MULTILINE)
 
 _PROSE: Final = re.compile(r".*\.(?!(?:ya?ml|json|conf)$)[^.]*", re.DOTALL)
-"""Keys of a ConfigMap whose text need not be YAML: those with another suffix, such as ``README.md`` or ``run.sh``."""
+"""Keys of a ConfigMap whose text need not be YAML: those with a suffix other than yaml, yml, json and conf."""
 
 
 class BrokenManifest(Struct, frozen=True):
