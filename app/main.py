@@ -148,7 +148,7 @@ _NO_LONGER_LEADS: Final = "this replica no longer leads"
 """Reason with which pods at Permit are rejected while this replica does not lead, because it cannot bind."""
 
 _OTHER_FILES: Final = 2048
-"""Number of open files in addition to those of listeners: connections to the API server and to replicas, and files."""
+"""Open files to allow besides connections of listeners: connections to the API server and to replicas, and files."""
 
 _MOST_OPERATORS: Final = 256
 """Maximum number of open connections to the operator listener."""
@@ -246,7 +246,7 @@ class HomeportService:
         _log_notices(resolved)
 
     def _verb_context(self) -> VerbContext:
-        """Create the context that all verbs share, with the record of binds that are expected soon."""
+        """Create the context that all verbs share. The snapshot reports placed pods to its ``ExpectedBinds``."""
         due = ExpectedBinds(
             monotonic,
             wait_seconds=self._settings.expected_bind_wait,
@@ -277,7 +277,7 @@ class HomeportService:
     def _supervise(self, context: VerbContext) -> tuple[SamplingGuard, SecondLooks, Skews]:
         """Register the background tasks with the supervisor.
 
-        Return the two controllers that receive filter answers, and the list of skews.
+        Return the two controllers that receive filter answers, and the task that computes skews.
         """
         supervisor, acting = self._supervisor, self._acting_context()
         second_looks = SecondLooks(acting, self._writes.activate)

@@ -87,7 +87,10 @@ def _state(meta: MetadataObject, status: NodeStatusObject) -> NodeState:
 
 
 def _images_of_node(raw: Raw) -> Mapping[str, int]:
-    """Decode ``status.images`` without a cache, because two nodes rarely have equal lists."""
+    """Return the sizes by image name; empty if ``status.images`` exceeds ``_LARGEST_IMAGES``.
+
+    There is no cache, because two nodes rarely have equal lists.
+    """
     data = bytes(raw) or b"null"
     if len(data) > _LARGEST_IMAGES:
         return {}

@@ -222,7 +222,10 @@ class Peers(Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def means_all_namespaces(selector: Selector | None) -> bool:
-    """Return whether a namespace selector of an incoming pod selects all namespaces."""
+    """Return whether a namespace selector of an incoming pod selects all namespaces; see ``peers_of``.
+
+    It does if it matches the empty label set.
+    """
     return selector is not None and selector.matches(NO_LABELS)
 
 

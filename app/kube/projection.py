@@ -277,7 +277,10 @@ READ_ANNOTATIONS: Final = frozenset(
 
 
 def projected(kind: Kind[Any], document: Mapping[str, Any], node_annotations: Collection[str] = ()) -> dict[str, Any]:
-    """Return a copy of an object, reduced to its schema. ``node_annotations``: more annotations that nodes keep."""
+    """Return a copy of an object, reduced to its schema, and with ``apiVersion`` and ``kind``.
+
+    ``node_annotations``: keys of annotations that nodes keep in addition to ``READ_ANNOTATIONS`` and Homeport's own.
+    """
     annotations = READ_ANNOTATIONS.union(node_annotations if kind == NODES else ())
     named = {**document, "apiVersion": kind.api_version, "kind": kind.kind}
     result: dict[str, Any] = _projected(SCHEMAS.get(kind, PARTIAL), named, annotations)

@@ -17,10 +17,10 @@ _ESCAPED: Final = {
     "\\": r"\\",
 }
 _PRINTED: Final = "LMNPS"
-"""Unicode categories printed without escapes: letters, marks, numbers, punctuation, symbols."""
+"""Unicode categories printed without escapes, except ``_ESCAPED``: letters, marks, numbers, punctuation, symbols."""
 
 _LONGEST_SHOWN: Final = 128
-"""Maximum number of characters of a text that ``shortened`` does not truncate."""
+"""Maximum number of characters that ``shortened`` keeps of a text."""
 
 _TWO_DIGITS: Final = 0x80
 _FOUR_DIGITS: Final = 0x10000

@@ -239,7 +239,7 @@ def _interned(*lists: ResourceList) -> PodResources:
 
 
 class _EffectiveRequests:
-    """Decoded requests of a pod: those in its spec or, ``with_status``, the maximum of spec and status."""
+    """Decoded requests of a pod: those in its spec; if ``with_status``, the maximum of spec and status."""
 
     def __init__(self, requests: PodRequests, *, with_status: bool) -> None:
         self._infeasible = requests.infeasible
@@ -256,9 +256,9 @@ class _EffectiveRequests:
         return self._effective(container) if container.keeps_running else _requests_of(Raw(container.requests))
 
     def _effective(self, container: Requests) -> Amounts:
-        """Return the requests of a container or pod: those in its spec or, with status, the maximum of both.
+        """Return the requests of a container or pod: those in its spec; if the status is used, the maximum of both.
 
-        The spec is ignored if the kubelet has rejected the pod's resize as infeasible.
+        The maximum leaves out the spec if the kubelet has rejected the pod's resize as infeasible.
         """
         spec = _requests_of(Raw(container.requests))
         if not self._with_status or container.actuated is None:

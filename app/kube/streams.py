@@ -33,7 +33,7 @@ _TEXT: Final = "latin-1"
 
 
 class Silent(Exception):
-    """Raised if no data arrived for longer than the stream allows."""
+    """Raised if no data arrived for the ``silence`` of a ``Stream`` while a reader was waiting."""
 
 
 class Stream(asyncio.Protocol):

@@ -1,6 +1,6 @@
 """Transport of requests to the API server with current credentials. Failures become ``app.kube.api_errors``.
 
-Reads use httpx. Writes use ``app.kube.connections``, so that a ``PreSendCheck`` can stop a write until it is sent.
+Reads use httpx. Writes use ``app.kube.connections``, so that a ``PreSendCheck`` runs immediately before sending.
 Watches carry most of the data, so they use ``app.kube.streams``, which takes less CPU time. If a proxy is configured,
 all requests use httpx.
 """
@@ -223,7 +223,7 @@ class Transport:
 
     @asynccontextmanager
     async def _converted_errors(self, request: Request, too_late: str) -> AsyncIterator[None]:
-        """Convert timeouts and errors of httpx, during a read, to exceptions of ``app.kube.api_errors``."""
+        """Convert timeouts and httpx errors to ``app.kube.api_errors``. After a timeout, drop idle connections."""
         try:
             yield
         except TimeoutError as error:

@@ -42,7 +42,10 @@ class ClusterFacts:
         return len(set(self._values(key).values()))
 
     def domains(self, pod: Pod, constraint: TopologySpreadConstraint) -> DomainCounts:
-        """Return the domains that the constraint of ``pod`` counts, with the counts of the pods that it selects."""
+        """Return the domains that a constraint of ``pod`` counts, each with its number of selected pods.
+
+        Without a selector, all pods of the namespace are counted.
+        """
         keys = frozenset(it.topology_key for it in pod.spec.spread if it.is_hard)
         inclusion = inclusion_of(
             pod.spec, honours_affinity=constraint.honours_affinity, honours_taints=constraint.honours_taints
@@ -112,5 +115,5 @@ class ClusterFacts:
         return self._schedulers
 
     def _values(self, key: str) -> Mapping[str, str]:
-        """Return the value of a label by node. The first call for a key can take some time."""
+        """Return the values of the label ``key`` by node name, for nodes that have it. The first call takes longer."""
         return run_prepared(lambda: self._cluster.counts.values(key))

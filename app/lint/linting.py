@@ -165,7 +165,7 @@ class Linter:
     def _add_all(
         self, manifest: ManifestObject, mistakes: Iterable[Mistaken], ignored: frozenset[str] | None = None
     ) -> None:
-        """Add mistakes in an object. ``ignored``: ids of ignored rules; ``None`` for those of the manifest."""
+        """Add the mistakes in an object. ``ignored``: ids of ignored rules; ``None``: those in ``manifest.ignored``."""
         named = (manifest.within or manifest).value
         metadata = named.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
@@ -217,7 +217,7 @@ class Linter:
             self._broken.append(broken)
 
     def _note_unknown(self, ids: Collection[str], file: str, line: int) -> None:
-        """Add a note for each id in a comment or annotation that is not the id of a rule."""
+        """Add a note for each of the ``ids`` in comments or annotations that no rule has."""
         for unknown in sorted(it for it in ids if it and it not in _IDS):
             message = f"homeport.dev/ignore: there is no rule {unknown}{meant(unknown, _IDS)}"
             self._notes.append(BrokenManifest(file or "cluster", line, message))

@@ -48,7 +48,10 @@ Do not add them to a snapshot that plugins read: plugins decode objects of these
 
 
 class ConfigMapConfigurations(Struct, frozen=True):
-    """ConfigMap with the configurations of kube-scheduler or Homeport in its data. Its other data is dropped."""
+    """ConfigMap, reduced to the texts in its data that contain a configuration of kube-scheduler or Homeport.
+
+    ``objects``: objects in these texts. ``broken``: messages about what cannot be read in them.
+    """
 
     namespace: str
     name: str
@@ -90,7 +93,7 @@ def _config_map(raw: bytes | Raw) -> ConfigMapConfigurations:
 
 
 CONFIG_MAPS: Final = Kind("v1", "ConfigMap", _config_map)
-"""Kind of the objects that can hold configurations."""
+"""Kind of ConfigMaps, decoded to ``ConfigMapConfigurations``."""
 
 
 def configurations_of(cluster: Cluster, namespace: str, source: str, file: str) -> ReadManifests:

@@ -27,7 +27,7 @@ _NO_CONTENT: Final = re.compile(r"\s*(?:#.*)?")
 _CONFIGURATIONS: Final = re.compile(r"^kind:\s*[\"']?(?:KubeScheduler|Homeport)Configuration\b", re.MULTILINE)
 
 _PROSE: Final = re.compile(r".*\.(?!(?:ya?ml|json|conf)$)[^.]*", re.DOTALL)
-"""Keys of a ConfigMap whose text need not be YAML, such as ``README.md`` or ``run.sh``."""
+"""Keys of a ConfigMap whose text need not be YAML: those with a suffix other than yaml, yml, json and conf."""
 
 
 class BrokenManifest(Struct, frozen=True):
@@ -101,7 +101,7 @@ def _parts(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_part(part: str, file: str, above: int, read: ReadManifests) -> None:
-    """Add the objects of one document to ``read``. ``above``: number of lines above the document."""
+    """Add the objects of a document, or why it cannot be read, to ``read``. ``above``: number of lines above it."""
     text = _DIRECTIVE.sub("", part) if part.startswith("%") else part
     if not text.strip():
         return
@@ -152,7 +152,7 @@ def _objects(
 
 
 def _ignored(text: str) -> frozenset[str]:
-    """Return all rule ids in the comments of a text."""
+    """Return the rule ids in all comments ``homeport.dev/ignore`` of a text."""
     return frozenset(it.strip() for ids in _IGNORE.findall(text) for it in ids.split(","))
 
 

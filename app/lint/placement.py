@@ -57,7 +57,7 @@ def of_scheduler(workload: LintedWorkload, schedulers: Collection[str]) -> Itera
 
 
 def _unknown_keys(workload: LintedWorkload, facts: ClusterFacts) -> Iterator[Mistaken]:
-    """Yield the constraints whose topology key no node has."""
+    """Yield a mistake for each constraint whose topology key no node has."""
     for number, constraint in enumerate(workload.constraints):
         key = constraint.topology_key
         if not key or facts.has_key(key):

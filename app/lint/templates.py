@@ -71,7 +71,7 @@ def _known_part(workload: LintedWorkload, whole: Selector) -> Selector:
 
 
 def _mismatches(workload: LintedWorkload) -> Iterator[Mistaken]:
-    """Yield the constraints that do not select the workload's own pods."""
+    """Yield a mistake for each constraint that does not select the workload's own pods."""
     for number, constraint in enumerate(workload.constraints):
         over = f"the constraint over {constraint.topology_key}"
         if constraint.selector is None:
@@ -103,7 +103,7 @@ def _lacking(workload: LintedWorkload, constraint: TopologySpreadConstraint) -> 
 
 
 def _duplicates(workload: LintedWorkload) -> Iterator[Mistaken]:
-    """Yield the constraints with the topology key of an earlier constraint."""
+    """Yield a mistake for each constraint with the topology key of an earlier constraint."""
     seen: dict[str, int] = {}
     for number, constraint in enumerate(workload.constraints):
         key = constraint.topology_key
@@ -126,7 +126,7 @@ def _duplicates(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _previous_revisions(workload: LintedWorkload) -> Iterator[Mistaken]:
-    """Yield the hard constraints with maxSkew 1 that count pods of two revisions during a rollout."""
+    """Yield a mistake for each hard constraint with maxSkew 1 that counts pods of two revisions during a rollout."""
     if not workload.rolls:
         return
     for number, constraint in workload.hard:
@@ -142,7 +142,7 @@ def _previous_revisions(workload: LintedWorkload) -> Iterator[Mistaken]:
 
 
 def _policies(workload: LintedWorkload) -> Iterator[Mistaken]:
-    """Yield the annotations with an unknown home policy."""
+    """Yield a mistake for each annotation with an unknown home policy."""
     known = [it.value for it in Policy]
     for place, value in workload.policies.items():
         if value not in known:

@@ -18,7 +18,7 @@ from app.kube.core_v1 import Pod
 from app.kube.meta_v1 import ObjectKey
 
 ANNOTATION: Final = "homeport.dev/fallback"
-"""Annotation with which a pod opts out of the fallback, with the value ``NEVER``."""
+"""Annotation of a pod. With the value ``NEVER``, the pod opts out of the fallback."""
 
 NEVER: Final = "never"
 """Only value of the annotation. With it, all hard constraints of the pod stay hard."""
@@ -52,7 +52,7 @@ class _BlockedPod(Struct):
 
 
 class FallbackTable:
-    """Waiting pods of all profiles, with the constraints that block them and those that are soft."""
+    """Pods of all profiles that wait because of single constraints: the constraints that block them or are relaxed."""
 
     def __init__(self) -> None:
         self._after: dict[str, float] = {}

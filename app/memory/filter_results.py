@@ -1,4 +1,4 @@
-"""Cache of the last filter results. kube-scheduler calls prioritize next, with the same pod and the passed nodes."""
+"""Cache of the last filter results. kube-scheduler calls prioritize next, with the same pod and the returned nodes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MOST_BYTES: Final = 8 << 20
 
 
 class FilterResults(Struct, frozen=True):
-    """Names of the nodes that passed filter for ``pod``.
+    """Names of the nodes that filter returned for ``pod``: all passing nodes, or a sample of them.
 
-    ``node_set``: value of ``Cluster.node_set`` at that time. While it is unchanged, all names are nodes of the
+    ``node_set``: value of ``Cluster.node_set`` when filter ran. While it is unchanged, all names are nodes of the
     snapshot.
     """
 

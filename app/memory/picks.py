@@ -34,7 +34,7 @@ class PickCounter(Protocol):
 
 
 class _Pick(Struct, frozen=True, gc=False):
-    """Pick of a node. ``until``: time until which a request is a retry."""
+    """Picked node. A request before ``until``, with the snapshot still at ``generation``, is a retry."""
 
     node: str
     generation: int

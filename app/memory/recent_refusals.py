@@ -47,7 +47,7 @@ class CauseCounter(Protocol):
 
 
 class _RecentRefusal(Struct, frozen=True):
-    """Refused pod: its key, its profile, and the plugins that rejected nodes for it."""
+    """Refused pod: its key, its profile, and the plugins in its causes, of which there are at most ``MOST_OF_ONE``."""
 
     key: ObjectKey
     profile: str

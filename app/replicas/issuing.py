@@ -171,7 +171,7 @@ def is_issued_by(authority: Pair, pair: Pair) -> bool:
 
 
 def is_of_any(authorities: bytes, certificates: bytes) -> bool:
-    """Return true if one of the authorities issued the first of these certificates."""
+    """Return true if one of ``authorities`` issued the first of ``certificates``; false if they cannot be read."""
     try:
         certificate = _first(certificates)
         return any(_signed_by(it, certificate) for it in x509.load_pem_x509_certificates(authorities))

@@ -128,7 +128,7 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """True if this replica holds the Lease, and sent its last successful renewal within ``renew_deadline``."""
+        """True if this replica holds the Lease, and sent a successful renewal less than ``renew_deadline`` ago."""
         return self.term is not None and self._clock() < self._renewed_at + self._renew_deadline
 
     def may_post(self, seconds: float) -> str:
