@@ -158,7 +158,10 @@ def requested_nodes(
 
 
 def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> RequestedNodes:
-    """Like ``requested_nodes``, but names are usually not looked up here, because the search ignores unknown names."""
+    """Like ``requested_nodes``, but names are looked up only if the snapshot has unreadable nodes.
+
+    The search itself ignores unknown names.
+    """
     unreadable = unreadable_nodes(cluster)
     if names is None or unreadable:
         return requested_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
@@ -182,7 +185,10 @@ def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> RequestedNo
 
 
 def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: CoreV1) -> RequestedNodes:
-    """Return the candidates of a request with whole nodes. The snapshot's node is used if it has the same version."""
+    """Return the candidates of a request with whole nodes.
+
+    The snapshot's node is used if it has the ``resource_version`` of the sent node.
+    """
     infos: dict[str, NodeInfo] = {}
     unreadable: dict[str, Status] = {}
     sent: dict[str, NodeInfo] = {}
