@@ -77,9 +77,9 @@ _STEP: Final = 256
 
 
 async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode]:
-    """Decode whole nodes in steps before the decision, so that 60 MB of nodes do not block other requests.
+    """Read whole nodes in steps before the decision, so that 60 MB of nodes do not block other requests.
 
-    Raises ``MalformedRequest``.
+    Nodes that the snapshot has in the sent version are not decoded. Raises ``MalformedRequest``.
     """
     sent: list[SentNode] = []
     for start in range(0, len(items), _STEP):
