@@ -37,7 +37,7 @@ seconds until the caller's deadline.
 """
 
 Verbs = Mapping[Verb, VerbCall]
-"""Verbs that are served below one path prefix."""
+"""Functions of the verbs below one path prefix, by verb."""
 
 LEAN: Final = "/lean"
 """Path prefix of the verbs with lean answers, which leave out what kube-scheduler does not need (``docs/wire.md``)."""
@@ -62,7 +62,7 @@ def verb_endpoints(
     forwarder: Forwarder | None = None,
     tracing: Tracing | None = None,
 ) -> dict[str, Endpoint]:
-    """Create the endpoints; return them by path, ``<prefix>/<verb>``. ``callers``: verbs by prefix.
+    """Create the endpoints; return them by path, ``<prefix>/<verb>``. ``callers``: ``Verbs`` by prefix.
 
     ``forwarder``: forwards to the leader; ``None`` for a single process. ``tracing``: source of spans; ``None`` without
     tracing.

@@ -63,7 +63,7 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Web(FastAPI):
-    """Application of one listener. ``direct``: endpoints by path that a POST can also reach by the fast path.
+    """Application of one listener. ``direct``: endpoints of the verbs, by path; the fast path calls them too.
 
     ``pages``: queues for all other requests. ``throttle``: limits the log lines about failed pages.
     """
@@ -102,8 +102,9 @@ class Web(FastAPI):
 
 
 async def _send_if_open(send: Send, message: Message) -> None:
-    """Send a message unless the connection is closed. If uvicorn does not know yet that it is closed, uvloop raises an
-    exception.
+    """Send a message, or drop it if the connection is closed.
+
+    If uvicorn does not know yet that it is closed, uvloop raises an exception, which is ignored.
     """
     try:
         await send(message)

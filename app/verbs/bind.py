@@ -220,9 +220,10 @@ class BindVerb:
         task.add_done_callback(self._background.discard)
 
     async def _bind_foreign(self, pod: Pod, node_name: str, deadline: float) -> None:
-        """Bind a pod that has no profile here, without checking its constraints. Raises ``NotBound``.
+        """Bind a pod that has no profile here, without checking its constraints.
 
-        kube-scheduler calls bind for the pods of all its profiles, and would retry a refused pod again and again.
+        kube-scheduler calls bind for such pods too, and would retry a refused pod again and again. Raises ``NotBound``,
+        also if ``bind_others`` is false.
         """
         if not self._bind_others:
             raise NotBound(error(NO_PROFILE.format(printable(pod.spec.scheduler_name))))

@@ -77,9 +77,9 @@ _STEP: Final = 256
 
 
 async def read_sent(items: Sequence[Raw], nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode]:
-    """Decode whole nodes in steps before the decision, so that 60 MB of nodes do not block other requests.
+    """Read whole nodes in steps before the decision, so that 60 MB of nodes do not block other requests.
 
-    Raises ``MalformedRequest``.
+    Nodes that the snapshot has in the sent version are not decoded. Raises ``MalformedRequest``.
     """
     sent: list[SentNode] = []
     for start in range(0, len(items), _STEP):
@@ -158,7 +158,10 @@ def requested_nodes(
 
 
 def nodes_to_search(names: Sequence[str] | None, sent: Sequence[SentNode] | None, cluster: Cluster) -> RequestedNodes:
-    """Like ``requested_nodes``, but names are usually not looked up here, because the search ignores unknown names."""
+    """Like ``requested_nodes``, but names are looked up only if the snapshot has unreadable nodes.
+
+    The search itself ignores unknown names.
+    """
     unreadable = unreadable_nodes(cluster)
     if names is None or unreadable:
         return requested_nodes(names, sent, cluster.nodes, unreadable, cluster.core)
@@ -182,7 +185,10 @@ def _by_name(names: Sequence[str], nodes: Mapping[str, NodeInfo]) -> RequestedNo
 
 
 def _by_object(items: Sequence[SentNode], nodes: Mapping[str, NodeInfo], core: CoreV1) -> RequestedNodes:
-    """Return the candidates of a request with whole nodes. The snapshot's node is used if it has the same version."""
+    """Return the candidates of a request with whole nodes.
+
+    The snapshot's node is used if it has the ``resource_version`` of the sent node.
+    """
     infos: dict[str, NodeInfo] = {}
     unreadable: dict[str, Status] = {}
     sent: dict[str, NodeInfo] = {}

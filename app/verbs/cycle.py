@@ -228,7 +228,11 @@ def find_pod(cluster: Cluster, namespace: str, name: str) -> Pod:
 
 
 def _offered(cluster: Cluster, namespace: str, name: str) -> str:
-    """Return text that names the namespaces with a pod of this name, or else similar pods or namespaces."""
+    """Return a hint for the error about an unknown pod; empty if the namespace has pods, but no similar ones.
+
+    It names the namespaces with a pod of this name, else similar pods of the namespace. If the namespace has no pods,
+    it says so, and names similar namespaces.
+    """
     others = [it for it in cluster.namespaces() if cluster.pod(it, name) is not None]
     if others:
         return f", but in {', '.join(sorted(others)[:_MOST_NAMESPACES])}"

@@ -79,9 +79,9 @@ class PreemptVerb:
     def _helpful(
         self, framework: Framework, pod: Pod, candidates: Iterable[tuple[str, NodeVictims]]
     ) -> dict[str, NodeVictims]:
-        """Return the candidates on which the pod would fit without the victims.
+        """Return the candidates on which the pod would fit without the victims there.
 
-        Raises ``PluginError`` or ``Unprepared``.
+        Nodes that are unknown or unreadable are left out. Raises ``PluginError`` or ``Unprepared``.
         """
         with self._context.cluster.without(pod.uid, pod.key):
             state = CycleState()

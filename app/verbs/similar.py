@@ -46,7 +46,10 @@ class Shortlist:
                 yield
 
     def suggestion(self, kind: str = "") -> str:
-        """Return text that suggests the most similar names; empty if none is similar. ``kind``: word before them."""
+        """Return text that suggests the most similar names; empty if none is similar.
+
+        ``kind``: word before the names, for example ``label``; it can be empty.
+        """
         close = closest(self._name, (other for _, other in sorted(self._best, reverse=True)), _MOST_OFFERED)
         if not close:
             return ""

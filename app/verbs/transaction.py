@@ -149,6 +149,8 @@ class Transaction:
     async def _assumed(self) -> tuple[Pod, CycleState]:
         """Check the node and assume the pod on it, without an ``await`` in between.
 
+        Return the pod, and the state of the filters in this check.
+
         After each wait, the pod is looked up again and the node is checked again. The check counts pods at Permit like
         bound pods, because this pod might have to wait there together with them. After Permit, the check is repeated.
         """

@@ -34,7 +34,14 @@ MOST_NAMES: Final = 100
 """Maximum number of nodes that are listed for a waiting pod: those on which it could run if its home were released."""
 
 OUTCOMES: Final = ("placed", "waiting", "lost", "blocked", "notJudged", "notReached")
-"""Outcomes of a pod, see ``_outcome``."""
+"""Outcomes of a pod of a drain.
+
+    placed, waiting   the new pod gets a node, or waits
+    lost              no controller creates a new pod
+    blocked           budgets never allow the eviction
+    notJudged         a plugin failed
+    notReached        there was no processor time left to evict or to place it
+"""
 
 Steps = Generator[str | None, None, Mapping[str, Any]]
 
@@ -97,6 +104,8 @@ class _Plan:
     def step(self, name: str, *, is_last: bool) -> Steps:
         """Simulate the drain of one node, and return a ``DrainedNode``. Its ``pods`` are arguments of ``row``, not JSON
         yet.
+
+        Afterwards the node is uncordoned, and waiting pods are tried again, unless nodes stay cordoned or ``is_last``.
         """
         drain = NodeDrain(self._scratch, self._placer, self._ledger, name)
         drain.begin()

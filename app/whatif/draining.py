@@ -169,7 +169,7 @@ class NodeDrain:
         return self._cluster.has_node(self.node)
 
     def begin(self) -> None:
-        """Find the pods and homes of the node. Raises ``PluginError`` if a plugin cannot list its homes."""
+        """Fill ``leaving``, ``apart``, ``homes`` and ``budgets``. Can raise ``PluginError``."""
         lists = HomeLists(self._scratch.frameworks(), self._scratch.guard)
         listed = homes_of_node(lists.homes(), self.node)
         info = self._cluster.base_nodes.get(self.node)

@@ -94,7 +94,11 @@ class Placer:
             placed = yield from self._retry(placements)
 
     def _pass(self, queue: list[Pod], placements: list[Placement]) -> Iterator[None]:
-        """Try each pod of the queue. Add the new pods of evicted victims that have a controller to the queue."""
+        """Append a placement for each pod of the queue, and add new pods for evicted victims to the queue.
+
+        Victims without a controller get no new pod. If an equal pod failed and nothing has changed since, its result
+        is copied.
+        """
         failed: dict[Inputs, Placement] = {}
         for pod in queue:
             known = failed.get(inputs := inputs_of(pod))

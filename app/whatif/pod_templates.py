@@ -181,7 +181,7 @@ def _labels(template: Mapping[str, Any], place: Place) -> dict[str, str]:
 
 
 def _in(place: Place, read: Callable[[], Any]) -> Any:
-    """Call ``read``, and put ``place`` before the path of its ``BadField``."""
+    """Return the result of ``read``. If it raises ``BadField``, put ``place`` before the path of the field."""
     try:
         return read()
     except BadField as error:

@@ -73,8 +73,8 @@ class _Trial(Struct, frozen=True):
 def moves_needed(limit: DomainLimit) -> int:
     """Return the smallest number of pods that must change their domain so that the skew is at most ``maxSkew``.
 
-    Each pod is assumed to fit each domain. With fewer domains than ``minDomains``, the number of pods above ``maxSkew``
-    is returned.
+    Each pod is assumed to fit each domain. With fewer domains than ``minDomains``, return the number of pods that the
+    domains have beyond ``maxSkew`` each.
     """
     if skew_of(limit) <= limit.max_skew:
         return 0

@@ -88,7 +88,7 @@ class WhatIf:
         return {**answer, **known}
 
     def _not_judged(self, scratch: ScratchCluster) -> list[Mapping[str, str]]:
-        """Return the default plugins that were left out, and why. Only profiles that the what-if used are checked."""
+        """Return the plugins that explain cannot use now, and why. Only profiles that the what-if used are checked."""
         reasons: dict[str, str] = {}
         for name in scratch.used:
             reasons |= self._snapshot.not_usable(name)
@@ -161,7 +161,7 @@ class ForkedRunner:
 
 
 class _Failure(Struct):
-    """Failure of a child. ``field``: path of the mistake in the request; ``None`` if the request has none."""
+    """Failure of a what-if. ``field``: path of the mistake in the request; ``None`` if the request has none."""
 
     outcome: Outcome
     message: str
@@ -194,7 +194,7 @@ def _run_child(steps: Callable[[], Steps], sender: int) -> NoReturn:
 
 
 def _computed(steps: Steps) -> bytes:
-    """Return the answer as JSON, or the failure."""
+    """Return the answer as JSON, or ``_FAILED`` followed by the failure as JSON."""
     try:
         while True:
             next(steps)
@@ -217,7 +217,7 @@ def _as_failure(failure: Exception) -> _Failure:
 
 
 async def _read_all(receiver: int) -> bytes:
-    """Read until the child closes its end."""
+    """Return all bytes that the child writes, once its end of the pipe is closed."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[bytes] = loop.create_future()
     chunks: list[bytes] = []

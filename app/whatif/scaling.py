@@ -40,7 +40,10 @@ _GENERATED_CLAIMS: Final = "uses the ResourceClaims of the copied pod; the real 
 
 
 class WorkloadPods:
-    """Active pods of the workloads of a snapshot, by namespace. A namespace is indexed at its first use."""
+    """Active pods of workloads: pods that are neither Terminating nor finished.
+
+    The pods of a namespace are indexed when the first of its workloads is looked up.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -152,7 +155,10 @@ class Rescaling:
         return pod, [*objects, *((PERSISTENT_VOLUME_CLAIMS, it) for it in claims)]
 
     def _copy(self, name: str, number: int, labels: Mapping[str, str], spec: PodSpec) -> Pod:
-        """Return a copy of the newest pod. ``labels``: new values of labels, used only if the pod has the label."""
+        """Return a copy of the newest pod. ``number``: seconds from ``now`` to its creation.
+
+        ``labels``: new values of labels, used only if the pod has the label.
+        """
         source = self._source
         changed = {key: value for key, value in labels.items() if key in source.labels}
         return replace(
@@ -191,7 +197,10 @@ class Rescaling:
         return replace(spec, parts=interned_parts(*astuple(parts)))
 
     def _with_claims_of(self, ordinal: int) -> tuple[PodSpec, list[tuple[Kind[Any], Any]]]:
-        """Return the spec with the claims of an ordinal, and the claims that do not exist yet."""
+        """Return the spec with the claims of an ordinal, and the claims to create.
+
+        They are unbound copies of the newest pod's claims. Claims that exist already are left out.
+        """
         volumes = self._source.spec.parts.volumes
         if not volumes:
             return self._without_node(volumes), []

@@ -189,7 +189,7 @@ def _pod(placement: Placement, simulated_pod: SimulatedPod | None) -> Mapping[st
 
 
 def _origin(simulated_pod: SimulatedPod | None) -> str:
-    """Return why the real pod can differ, because of its origin; empty if no difference is known."""
+    """Return a remark: that the pod exists already or is created again, or why the real pod can differ; else empty."""
     return "evicted before, created again" if simulated_pod is None else simulated_pod.approximate
 
 

@@ -192,7 +192,8 @@ def _manifests(
 ) -> Iterator[WorkloadManifest]:
     """Yield the objects that create pods, such as Deployments. Raises ``TemplateError``.
 
-    Add other objects to ``changes.objects`` if filters read them, else to ``changes.ignored``.
+    Other objects are passed to ``add_object``, and added to ``changes.ignored`` if filters do not read them. A note is
+    added for each yielded object that is stopped.
     """
     names: set[str] = set()
     for index, place, obj in every:

@@ -278,7 +278,7 @@ class WorkloadBuilder:
         return decoded(self._cluster.core.decode_pod, {"metadata": metadata, "spec": spec, "status": _PENDING}, place)
 
     def _claim_templates(self) -> Iterator[str]:
-        """Yield the name of each volumeClaimTemplate."""
+        """Yield the name of each volumeClaimTemplate. Raises ``BadField``."""
         templates = value_at(self._document, _CLAIM_TEMPLATES)
         if not isinstance(templates, list):
             if templates not in (NOTHING, None):
