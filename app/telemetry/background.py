@@ -57,6 +57,7 @@ class Background:
         """
         fault = _fault(task)
         if fault is None:
+            self._failing.pop(name, None)
             return
         loop = asyncio.get_running_loop()
         if not self._is_over:

@@ -117,3 +117,20 @@ async def test_a_task_that_fails_now_and_then_is_none() -> None:
         await asyncio.sleep(GIVEN_UP_SECONDS / 7)
         assert "" == background.problem()
     await background.stop()
+
+
+@virtual_time
+async def test_a_task_that_fails_once_and_then_ends_is_no_problem() -> None:
+    background = Background()
+    faults = [ZeroDivisionError]
+
+    async def work() -> None:
+        if faults:
+            raise faults.pop()
+
+    background.begin("work", work)
+    await asyncio.sleep(2 * GIVEN_UP_SECONDS)
+    problem = background.problem()
+    await background.stop()
+
+    assert "" == problem
