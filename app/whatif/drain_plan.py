@@ -36,11 +36,11 @@ MOST_NAMES: Final = 100
 OUTCOMES: Final = ("placed", "waiting", "lost", "blocked", "notJudged", "notReached")
 """Outcomes of a pod of a drain.
 
-    placed, waiting   the new pod gets a node, or waits
-    lost              no controller creates a new pod
-    blocked           budgets never allow the eviction
-    notJudged         a plugin failed
-    notReached        there was no processor time left to evict or to place it
+- ``placed``, ``waiting``: the new pod gets a node, or waits.
+- ``lost``: no controller creates a new pod.
+- ``blocked``: budgets never allow the eviction.
+- ``notJudged``: a plugin failed.
+- ``notReached``: there was no processor time left to evict the pod or to place the new one.
 """
 
 Steps = Generator[str | None, None, Mapping[str, Any]]
