@@ -1,7 +1,8 @@
 """Lists the pods that wait for a node, each with the reason that matters most.
 
-That is the reason of the plugin that alone rejects the most nodes. Pods with equal inputs form a group, which is judged
-once. A page judges a limited number of groups. For the others, it shows the last verdict, if there is one.
+That is the reason of the plugin with the most nodes that no other plugin rejects. Pods with equal inputs form a group,
+which is judged once. A page judges a limited number of groups. For the others, it shows the last verdict, if there is
+one.
 """
 
 from __future__ import annotations

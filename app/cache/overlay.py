@@ -229,7 +229,9 @@ class Overlay(CountedMoves):
         return self._nominated
 
     def controlled(self, kind: str, cached: Mapping[str, Mapping[str, Pod]]) -> Mapping[str, Mapping[str, Pod]]:
-        """Return the pods of controllers of ``kind``, by both UIDs: ``cached`` with the changes of the overlay."""
+        """Return the pods of controllers of ``kind``, by controller UID and pod UID: ``cached`` with the overlay's
+        changes.
+        """
 
         def controllers_of(pod: Pod) -> Sequence[str]:
             return (pod.owner.uid,) if pod.owner is not None and pod.owner.kind == kind else ()

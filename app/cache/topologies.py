@@ -153,7 +153,9 @@ class Topology:
         return _TOPOLOGY_BYTES + shared + NODE_BYTES * (names + len(self.sizes))
 
     def place(self, name: str, value: str) -> None:
-        """Add a node to the domain ``value``. Use this method only while the topology is built and has no users."""
+        """Add a node to the domain ``value``. Use this method only while the topology is being built, before its first
+        use.
+        """
         self.domain[name] = value
         self.renamed += name != value
         self.sizes[value] = self.sizes.get(value, 0) + 1

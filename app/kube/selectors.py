@@ -31,7 +31,11 @@ _FEW_VALUES: Final = 16
 
 
 class InvalidSelector(ValueError):
-    """Raised if a selector cannot be parsed. For a selector in a pod's spec, plugins then return the status Error."""
+    """Raised if a selector cannot be parsed.
+
+    For a selector in a pod's spec, PodTopologySpread then returns the status Error, and InterPodAffinity rejects the
+    pod.
+    """
 
 
 class Requirement(Struct, frozen=True, gc=False, order=True):

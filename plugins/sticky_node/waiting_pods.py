@@ -55,7 +55,7 @@ LONGEST_ASK_SECONDS: Final = 480.0
 """Minimum and maximum time between two evaluations of a pod's home. It doubles, because most reasons never change."""
 
 MOST: Final = 1024
-"""Maximum number of pods whose homes are evaluated at a time. Further pods get no Event about the reasons."""
+"""Maximum number of rejected pods whose homes are evaluated. Further pods get no Event about the reasons."""
 
 MOST_OF_NAMESPACE: Final = 128
 """Maximum number of pods of one namespace whose homes are evaluated, so that a tenant cannot displace all others."""
