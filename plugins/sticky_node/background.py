@@ -70,9 +70,7 @@ class ObjectSource(Protocol):
 
 
 class ResumableIteration(Generic[T]):
-    """Iterates over all objects of some kinds. If an iteration stops early, the next iteration starts at the object
-    yielded last.
-    """
+    """Iterates over all objects of some kinds. After an early stop, the next iteration starts at the last object."""
 
     def __init__(self, objects: ObjectSource, kinds: Iterable[Kind[T]], settled: dict[str, Any]) -> None:
         """``settled``: the caller's results by UID. A complete iteration removes those of objects not yielded."""
