@@ -151,7 +151,7 @@ def last_pod_in(obj: AnnotatedObject, slot: str) -> str:
 
 
 def is_copied(obj: AnnotatedObject, slot: str) -> bool:
-    """Return true if ``home-owner`` names another object, and nobody has written another home since."""
+    """Return true if ``home-owner`` names another object, and the home it names was not replaced by another one."""
     uid, _, node = obj.annotations.get(slot_key(HOME_OWNER, slot), "").partition(" ")
     home = obj.annotations.get(slot_key(HOME, slot), "")
     return uid not in ("", obj.uid) and (not home or node in ("", home))

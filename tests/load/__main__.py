@@ -1,7 +1,7 @@
 """Every benchmark, one after the other, in processes of their own; what they found is printed as one JSON object.
 
-python -m tests.load                   # everything: about eight hours
-python -m tests.load --short           # the short set: more than an hour
+python -m tests.load                   # everything: about four and a half hours
+python -m tests.load --short           # the short set: about an hour
 python -m tests.load --only picture,calls
 python -m tests.load --try             # all of it, so small that only the harness is tried
 python -m tests.load --only ratios,service --check    # ends with 1 if a limit is exceeded, and names it

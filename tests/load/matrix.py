@@ -28,11 +28,10 @@ from tests.controlplane.controlplane import ControlPlane
 from tests.load import report
 from tests.load.matrix_plot import Line, draw
 from tests.load.quiet import Probe
-from tests.load.scheduling import APISERVER_FLAGS, Bench, Run
+from tests.load.scheduling import APISERVER_FLAGS, IN_TREE, Bench, Run, ratios_to_in_tree
 from tests.load.systems import SYSTEMS
 from tests.load.workload import Case, Size, Workload, load
 
-IN_TREE: Final = "in-tree"
 MEASURED_SYSTEMS: Final = (IN_TREE, "homeport", "pick")
 _NODES: Final = (100, 1_000, 5_000)
 _FILLS: Final = (0, 10, 30, 100)
@@ -43,9 +42,10 @@ _PODS: Final = {100: 500, 1_000: 2_000}
 _OTHER_PODS: Final = 1_000
 """Number of pods that are scheduled in a run, by number of nodes."""
 
-_WITH_GOAL: Final = ("1000x0", "1000x30", "5000x30")
+_REPEATED: Final = ("1000x0", "1000x30", "5000x30")
+"""Cells with ``_ROUNDS`` rounds, because the speed of Homeport is tuned there. All other cells have one round."""
+
 _ROUNDS: Final = 3
-"""Number of rounds of cells for which docs/performance.md has a goal. All other cells have one round."""
 
 _CPU: Final = "16"
 
@@ -67,7 +67,7 @@ class Cell(Struct, frozen=True):
 
     @property
     def rounds(self) -> int:
-        return _ROUNDS if self.name in _WITH_GOAL else 1
+        return _ROUNDS if self.name in _REPEATED else 1
 
 
 ALL_CELLS: Final = tuple(Cell(nodes, fill) for nodes in _NODES for fill in _FILLS if nodes * fill <= _LARGEST)
@@ -89,8 +89,9 @@ class Store:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path) if path else None
-        known = self._path is not None and self._path.exists()
-        self.runs: Runs = msgspec.json.decode(self._path.read_bytes(), type=Runs) if known and self._path else {}
+        self.runs: Runs = {}
+        if self._path is not None and self._path.exists():
+            self.runs = msgspec.json.decode(self._path.read_bytes(), type=Runs)
 
     def of(self, cell: Cell, workload: str, system: str) -> list[StoredRun]:
         return self.runs.setdefault(f"{cell.name}/{workload}/{system}", [])
@@ -102,8 +103,8 @@ class Store:
             written.replace(self._path)
 
 
-class Asked(Struct, frozen=True):
-    """What is to be measured. ``rounds`` and ``measured``: instead of those of the cells, if they are set."""
+class Selection(Struct, frozen=True):
+    """Runs to make. ``rounds`` and ``measured`` replace the numbers of a cell, unless they are ``None`` or 0."""
 
     cells: Sequence[Cell]
     workloads: Sequence[Workload]
@@ -127,18 +128,18 @@ class Asked(Struct, frozen=True):
                         yield workload, system
 
 
-def measure(asked: Asked, store: Store) -> None:
+def measure(selection: Selection, store: Store) -> None:
     """Make all missing runs, each cell in a cluster of its own."""
     probe = Probe()
-    for cell in asked.cells:
-        missing = list(asked.missing(cell, store))
+    for cell in selection.cells:
+        missing = list(selection.missing(cell, store))
         if not missing:
             continue
         with ControlPlane(apiserver_flags=APISERVER_FLAGS) as plane, tempfile.TemporaryDirectory() as folder:
             bench = Bench(plane, Path(folder), cell.nodes, cell.nodes * cell.fill, cpu=_CPU)
             for workload, system in missing:
                 quiet = msgspec.to_builtins(probe.take())
-                run = bench.run(asked.case(cell, workload), system)
+                run = bench.run(selection.case(cell, workload), system)
                 store.of(cell, workload.name, system).append(StoredRun(run, report.machine(), quiet))
                 store.write()
                 rate = f"{run.pods_per_second} pods/s, {run.unplaced} unplaced {list(run.wrong)}"
@@ -168,11 +169,7 @@ def results(store: Store) -> list[Result]:
         if not runs:
             continue
         beside = [it.run for it in store.of(cell, workload, IN_TREE)]
-        ratios = [
-            round(ours.pods_per_second / theirs.pods_per_second, 2)
-            for theirs, ours in zip(beside, runs, strict=False)
-            if system != IN_TREE and theirs.pods_per_second
-        ]
+        ratios = [] if system == IN_TREE else ratios_to_in_tree({IN_TREE: beside, system: runs}, system)
         processes = {name: [it.cpu_ms[name] or 0.0 for it in runs] for name in runs[0].cpu_ms}
         found.append(
             Result(
@@ -253,7 +250,7 @@ def main() -> None:
     parser.add_argument("--plot", default="", help="SVG file to draw")
     given = parser.parse_args()
     names = given.workloads.split(",") if given.workloads else ()
-    asked = Asked(
+    selection = Selection(
         [Cell.parse(it) for it in given.cells.split(",")],
         [it for it in load("scheduling") if not names or it.name in names],
         given.systems.split(","),
@@ -261,7 +258,7 @@ def main() -> None:
         given.measured,
     )
     store = Store(given.store)
-    measure(asked, store)
+    measure(selection, store)
     found = results(store)
     drawn = lines(found)
     show(found, drawn)

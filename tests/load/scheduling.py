@@ -43,7 +43,7 @@ ZONES: Final = ("zone-a", "zone-b", "zone-c", "zone-d")
 MEASURED: Final = {"bench": "measured"}
 SELECTOR: Final = "bench=measured"
 APISERVER_FLAGS: Final = ("--delete-collection-workers=8",)
-_IN_TREE: Final = "in-tree"
+IN_TREE: Final = "in-tree"
 _HOMEPORT: Final = "homeport"
 
 
@@ -226,7 +226,7 @@ def _attempts(scheduler: Scheduler) -> dict[str, int]:
 
 def compared(case: Case, runs: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
     """What is reported of a case."""
-    ratios = {name: _ratios(runs, name) for name in runs if name != _IN_TREE}
+    ratios = {name: ratios_to_in_tree(runs, name) for name in runs if name != IN_TREE}
     size = case.size
     return {
         "workload": case.name,
@@ -244,9 +244,9 @@ def compared(case: Case, runs: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
     }
 
 
-def _ratios(runs: Mapping[str, Sequence[Run]], name: str) -> list[float]:
+def ratios_to_in_tree(runs: Mapping[str, Sequence[Run]], name: str) -> list[float]:
     """Of each round, by the in-tree plugin's pods a second."""
-    pairs = zip(runs.get(_IN_TREE, ()), runs[name], strict=False)
+    pairs = zip(runs.get(IN_TREE, ()), runs[name], strict=False)
     return [round(ours.pods_per_second / theirs.pods_per_second, 2) for theirs, ours in pairs if theirs.pods_per_second]
 
 
@@ -305,7 +305,7 @@ def measure(cases: Sequence[Case], systems: Sequence[str], rounds: int, probe: P
 
 def show(found: Sequence[Mapping[str, Any]], systems: Sequence[str]) -> None:
     """Three tables: pods a second; processor time; how even the pods stand."""
-    others = [name for name in systems if name != _IN_TREE]
+    others = [name for name in systems if name != IN_TREE]
     report.table(
         ("workload", *(f"{name} pods/s" for name in systems), *(f"{name} ratio" for name in others), "target"),
         [
@@ -353,7 +353,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1, help="size of everything; below 1 only to try the harness")
     parser.add_argument("--part", type=float, default=1, help="of the measured pods; default: all")
     parser.add_argument(
-        "--systems", default=f"{_IN_TREE},{_HOMEPORT}", help=f"of {', '.join(SYSTEMS)}; default: %(default)s"
+        "--systems", default=f"{IN_TREE},{_HOMEPORT}", help=f"of {', '.join(SYSTEMS)}; default: %(default)s"
     )
     arguments = parser.parse_args()
     systems = arguments.systems.split(",")

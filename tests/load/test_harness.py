@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.load.matrix import Asked, Cell, Store, StoredRun, break_even, lines, results
+from tests.load.matrix import Cell, Selection, Store, StoredRun, break_even, lines, results
 from tests.load.matrix_plot import draw
 from tests.load.scheduling import Evenness, Run, broken, evenness
 from tests.load.workload import load
@@ -36,14 +36,14 @@ def stored(rate: float) -> StoredRun:
 
 def test_the_matrix_makes_only_the_runs_that_its_file_lacks(tmp_path: Path) -> None:
     path, workload = str(tmp_path / "runs.json"), load("scheduling")[0]
-    cell, asked = Cell(1_000, 30), Asked([Cell(1_000, 30)], [workload], ("in-tree", "homeport"), None, 0)
+    cell, selection = Cell(1_000, 30), Selection([Cell(1_000, 30)], [workload], ("in-tree", "homeport"), None, 0)
     store = Store(path)
     for system, rate in (("in-tree", 50), ("in-tree", 40), ("homeport", 100)):
         store.of(cell, workload.name, system).append(stored(rate))
     store.write()
     again = Store(path)
 
-    assert ["homeport", "in-tree", "homeport"] == [system for _, system in asked.missing(cell, again)]
+    assert ["homeport", "in-tree", "homeport"] == [system for _, system in selection.missing(cell, again)]
     assert [(45, None), (100, 2.0)] == [(it.pods_per_second, it.ratio) for it in results(again)]
 
 
