@@ -10,8 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config.settings import Settings
-from app.verbs.prioritize import quantised
-from tests.builders import HOSTNAME, ZONE, constraint, make_node, make_pod
+from app.feeds.saved import NullReader
+from app.memory.expected_binds import ExpectedBinds
+from app.memory.filter_results import FilterResultCache
+from app.verbs.context import VerbContext
+from app.verbs.outcome import VerbFailure
+from app.verbs.prioritize import PrioritizeVerb, quantised
+from tests.builders import HOSTNAME, ZONE, constraint, encoded, make_node, make_pod, node_object, pod_object
 from tests.harness import SPREAD, World, only
 
 
@@ -64,3 +69,22 @@ def test_it_is_the_weighted_mean_rounded_half_up_and_never_reorders(
     assert sorted(found) == found
     assert found[0] >= 0
     assert found[-1] <= most
+
+
+async def test_a_malformed_node_that_changes_while_the_request_waits_is_a_bad_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A whole node is decoded only if the snapshot does not have its version."""
+    world = World(node_object("a1"))
+    due = ExpectedBinds(world.clock, wait_seconds=0, observe=lambda _: None)
+    context = VerbContext(world.cluster, {"default-scheduler": world.framework}, NullReader(), str, due)
+
+    async def change(*_: object) -> None:
+        world.cluster.delete_node("a1")
+
+    monkeypatch.setattr(VerbContext, "look_up_missing", change)
+    node = {**node_object("a1"), "spec": {"taints": 5}}
+    body = encoded({"Pod": pod_object("web"), "Nodes": {"items": [node]}, "NodeNames": None})
+
+    with pytest.raises(VerbFailure, match=r"malformed prioritize request: Nodes\.items"):
+        await PrioritizeVerb(context, FilterResultCache())(body)
