@@ -60,7 +60,7 @@ _PEERS: Final[StateKey[_Peers]] = StateKey("PreScoreSelectorSpread")
 
 @final
 class SelectorSpread(PreScorePlugin, ScorePlugin):
-    """Scores nodes by the number of peers on the node and in its zone.
+    """Scores nodes by the number of the pod's peers (see ``_Peers``) on the node and in its zone.
 
     Source of the rules: ``framework/plugins/selectorspread`` of Kubernetes 1.28, the last release with this plugin.
 

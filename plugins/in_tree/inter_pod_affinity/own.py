@@ -30,7 +30,9 @@ _NAME_BYTES: Final = 100
 
 
 _AT_ONCE: Final = 512
-"""Maximum number of namespaces matched in one step, which takes some tenths of a millisecond."""
+"""Maximum number of namespaces matched in one step, which takes some tenths of a millisecond. If there are more
+namespaces, ``Unprepared`` is raised.
+"""
 
 
 class OwnTerms(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""InterPodAffinity plugin: filters nodes by required terms, and scores them by preferred terms."""
+"""InterPodAffinity plugin: filters nodes by required terms, and scores them mainly by preferred terms."""
 
 from __future__ import annotations
 

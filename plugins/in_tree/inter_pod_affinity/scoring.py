@@ -45,7 +45,7 @@ class PreferredState:
         return self
 
     def topology_keys(self) -> list[str]:
-        """Return the topology keys of all terms, without duplicates."""
+        """Return the topology keys whose domains have weights, without duplicates."""
         return list(dict.fromkeys((*self.own, *self.others)))
 
     def raw_scores(self, nodes: Candidates, counts: Counts) -> ScoreClasses:

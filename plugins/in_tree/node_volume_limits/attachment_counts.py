@@ -215,8 +215,8 @@ class AttachmentCounts:
         counted.count += volumes
 
     def _many_outdated(self) -> bool:
-        """Return true if more than ``_FEW_NODES`` nodes of the snapshot must be counted. Changes by a dry run are
-        ignored.
+        """Return true if the snapshot has more than ``_FEW_NODES`` outdated nodes with volume limits. Changes by a dry
+        run are ignored.
         """
         outdated = (it for it in self._nodes.list() if self._is_outdated(it) and self._has_limits(it.name))
         return sum(1 for _ in islice(outdated, _FEW_NODES + 1)) > _FEW_NODES

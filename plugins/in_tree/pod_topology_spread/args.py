@@ -31,7 +31,7 @@ MOST_DOMAINS: Final = 100
 """Maximum number of declared domains of a topology key."""
 
 MOST_MATCH_LABEL_KEYS: Final = 8
-"""Maximum number of default ``matchLabelKeys``."""
+"""Maximum number of ``matchLabelKeys`` in ``beyond.defaults``."""
 
 
 def _label_key(value: str) -> str:

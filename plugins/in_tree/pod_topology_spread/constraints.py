@@ -57,7 +57,7 @@ class Constraint(Struct, frozen=True):
 
 
 def own_constraints(pod: Pod, when: str, missing: MissingFields | None = None) -> tuple[Constraint, ...]:
-    """Return the pod's own constraints of one kind, hard or soft (``when``). Raises ``InvalidConstraint``.
+    """Return the pod's own hard or soft constraints (``when``). Raises ``InvalidConstraint``.
 
     ``missing``: the profile's values of fields that the constraints leave out.
     """
@@ -69,7 +69,7 @@ def own_constraints(pod: Pod, when: str, missing: MissingFields | None = None) -
 def default_constraints(
     defaults: Iterable[TopologySpreadConstraint], pod: Pod, when: str, selector: Selector
 ) -> tuple[Constraint, ...]:
-    """Return the default constraints of one kind, hard or soft (``when``), with the selector derived for the pod."""
+    """Return the hard or soft default constraints (``when``), with the selector derived for the pod."""
     inclusions = _Inclusions(pod)
     return tuple(_completed(it, inclusions, selector, ()) for it in defaults if _has_action(it, when))
 

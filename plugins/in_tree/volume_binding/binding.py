@@ -67,7 +67,7 @@ class VolumeBinder:
         self._timeout = timeout
 
     def all_claims_bound(self, pod: Pod) -> bool:
-        """Return true if all claims of the pod are bound in the snapshot; ``False`` if a claim rules out every node."""
+        """Return true if all claims of the pod are bound in the snapshot; false also after ``NoNodeFits``."""
         try:
             return all(it.is_bound for it in claims_of(self._objects, pod))
         except NoNodeFits:

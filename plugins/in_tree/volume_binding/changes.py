@@ -29,7 +29,7 @@ class ClassChange(Struct, frozen=True):
 
 
 class ClassChanges:
-    """Latest changes of each StorageClass, all numbered in ascending order."""
+    """Latest ``ClassChange`` objects of each StorageClass, all numbered in ascending order."""
 
     def __init__(self) -> None:
         self._number = self._restarted = 0

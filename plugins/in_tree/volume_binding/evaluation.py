@@ -459,8 +459,8 @@ class ClaimsEvaluation:
     def _label_keys(self) -> Collection[str]:
         """Return the keys of the node labels that waiting claims depend on.
 
-        If there are more than ``_MAX_LABEL_KEYS``, the result can be incomplete, but has more than ``_MAX_LABEL_KEYS``
-        keys.
+        If there are more than ``_MAX_LABEL_KEYS``, the result can be incomplete, but is still longer than this limit.
+        If an object is unreadable, the result is ``_TOO_MANY_KEYS``.
         """
         keys: set[str] = set()
         matches = self._read(_MATCHES) if self._unassigned else ()

@@ -47,7 +47,10 @@ class PodVolumeClaims(Struct, frozen=True):
 
 
 def claims_of(objects: Objects, pod: Pod) -> Iterator[PersistentVolumeClaim]:
-    """Yield all claims of a pod. Raises ``NoNodeFits`` at the first claim that rules out every node."""
+    """Yield all claims of a pod.
+
+    Raises ``NoNodeFits`` if the pod's volumes are oversized, or at the first claim that rules out every node.
+    """
     if VOLUMES in pod.spec.oversized:
         raise NoNodeFits(REASON_LONG_VOLUMES)
     for volume in pod.spec.volumes:

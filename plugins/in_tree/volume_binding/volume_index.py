@@ -86,7 +86,7 @@ class MatchingVolumes(Struct, frozen=True, eq=False):
     def reserved_volume(self, taken: Container[str]) -> LocatedVolume | None:
         """Return the smallest reserved volume that is not in ``taken``; ``None`` if there is none.
 
-        A claim with a reserved volume cannot be bound to another one.
+        A claim with a reserved volume cannot be bound to any other volume.
         """
         return next((it for it in self.reserved if it.volume.name not in taken), None)
 
