@@ -122,7 +122,7 @@ class OwnerRule(KindName):
 
     @property
     def claims(self) -> Selector | None:
-        """Selector of the claims that keep homes; ``None`` for a rule for other kinds."""
+        """Selector of the PersistentVolumeClaims that keep homes; ``None`` for a rule for other kinds."""
         return None if self.selector is None else _selector(self.selector)
 
     @property

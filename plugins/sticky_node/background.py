@@ -268,7 +268,7 @@ class HomeEntry(Struct, frozen=True, gc=False):
 
 
 class HomeScan:
-    """Scans all homes on every call, starting with the pods that might have an owner.
+    """Scans all homes on every call: first the pods that can have a home, then the owners.
 
     ``remembered`` is a separate scan of the homes whose owners no longer exist.
     """

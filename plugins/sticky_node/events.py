@@ -216,7 +216,7 @@ _WITHOUT_ANNOTATIONS: Final = frozenset[Kind[Any]]((PERSISTENT_VOLUMES, NAMESPAC
 """Kinds that are watched for other purposes and never keep homes."""
 
 MOST_REPORTED: Final = 50
-"""Maximum number of homes of one object reported per change, because an editor can write hundreds at once."""
+"""Maximum number of homes of one object reported per change, because a user can write hundreds at once."""
 
 
 def report_edits(

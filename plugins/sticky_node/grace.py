@@ -261,7 +261,7 @@ class HomeAttempts:
         return not known.over
 
     def end(self, uid: str, home: str) -> None:
-        """End the attempt because the home did not accept the pod. Other nodes are then allowed."""
+        """End the attempt, even if it has not begun yet. Other nodes are then allowed."""
         self.begin(uid, home)
         self._attempts[uid].over = True
 

@@ -65,7 +65,7 @@ class Owner(Struct, frozen=True):
 
 
 class Missing(Struct, frozen=True):
-    """Object of the owner chain that is not in the snapshot, so the owner is unknown."""
+    """Object of an owner chain, or volume claim of a pod, that is not in the snapshot, so the owner is unknown."""
 
     kind: Kind[AnnotatedObject]
     namespace: str
@@ -279,7 +279,7 @@ class Owners:
 
 
 def kinds_of(rules: Iterable[OwnerRule]) -> tuple[Kind[Any], ...]:
-    """Return all kinds that the rules read."""
+    """Return the kinds of the owner chains of all rules, and ``HOMES`` if a rule has ``by_name``."""
     every = tuple(rules)
     memory = (HOMES,) if any(it.by_name for it in every) else ()
     return tuple(dict.fromkeys((*(kind for rule in every for kind in OwnerChain.of(rule).kinds), *memory)))

@@ -321,8 +321,8 @@ class StickyNode(
             self._attempts.fail(pod.uid, node_name)
 
     async def pre_bind(self, state: CycleState, pod: Pod, node_name: str) -> Status:
-        """Write the claim onto the pod. A pod that follows a pending home also carries a claim, because the bind that
-        makes this home can fail.
+        """Add the pod's claim, if any, to the Binding. A pod that follows a pending home also carries a claim, because
+        the bind that makes this home can fail.
 
         The target pod of a migration carries the virtual machine's open claim, because the pod that made the claim will
         be deleted.
@@ -394,7 +394,7 @@ class StickyNode(
             raise
 
     async def _watch(self) -> None:
-        """Report homes and wake pods until cancelled. Writes run concurrently, so they do not delay the pods."""
+        """Report unusable homes and wake pods until cancelled. Writes run concurrently, so they do not delay pods."""
         self._unusable_homes.begin()
         await self._waiting_pods.begin()
         await run_together(self._waiting_pods.run, self._unusable_homes.run, self._waiting_pods.refused.run)

@@ -162,7 +162,7 @@ class Policies:
 
 
 def kinds_of_policies(args: StickyNodeArgs) -> Sequence[Kind[Any]]:
-    """Return the kinds that the policy rules read."""
+    """Return the kinds that the policy rules read: Namespaces if there are namespace rules, else none."""
     return (NAMESPACES,) if args.namespaces else ()
 
 

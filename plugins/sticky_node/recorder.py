@@ -197,7 +197,7 @@ class Recorder:
             self._made(claim, owner)
 
     def _failed(self, claim: Claim, owner: Owner, cause: str) -> None:
-        """Report a failed write if its cause has changed. Drop the claim if a user wrote another home."""
+        """Report a failed write if its cause has changed. Keep the claim, unless a user wrote another home."""
         if self._causes.get(owner.key) != cause:
             self._causes[owner.key] = cause
             _LOG.warning("home not recorded", machine=str(owner), verb="patch", pod=str(claim.pod), cause=cause)
@@ -279,7 +279,7 @@ class RememberedHomes:
         events.remembered(self._handle.event_recorder, owner, home.node)
 
     async def note(self) -> bool:
-        """Write every changed home to its Home object; return true if nothing is left to do."""
+        """Write the Homes that are missing or outdated; return true if nothing is left to do."""
         if not self._budget.may_remember():
             return False
         complete, steps = True, Steps(self._handle.timing.sleep)

@@ -47,7 +47,7 @@ _REFUSING: Final = 3
 
 _FORBIDDEN: Final = 403
 _PAUSE_SECONDS: Final = 1.0
-"""First back-off in seconds of an owner that cannot be written."""
+"""First back-off in seconds of an owner that cannot be written, and of all owners (see ``AGAIN_SECONDS``)."""
 
 _ATTEMPTS: Final = 5
 """Maximum number of attempts of one write while the owner keeps changing."""
