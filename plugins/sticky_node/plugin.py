@@ -382,7 +382,7 @@ class StickyNode(
     async def run(self) -> None:
         """Run all background loops until cancelled.
 
-        After a restart right after a fault, the grace periods in memory stay valid: no other process was leader
+        Clears the grace periods in memory, except on a restart right after a fault: no other process was leader
         meanwhile.
         """
         if self._handle.timing.clock() > self._failed_at + _AT_ONCE_SECONDS:

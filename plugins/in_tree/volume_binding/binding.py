@@ -30,8 +30,8 @@ _POLL_SECONDS: Final = 0.25
 """Interval in seconds at which a waiting bind evaluates the claims again."""
 
 _GRACE_SECONDS: Final = 5.0
-"""Maximum seconds to wait for another component to bind a claim to an existing volume, and for the watch to report the
-change.
+"""Maximum seconds to wait for another component to bind a claim to an existing volume that is not reserved for it, and
+for the watch to report the change.
 """
 
 _MARGIN_SECONDS: Final = 0.5
