@@ -39,7 +39,7 @@ def _load(entry: EntryPoint) -> list[PluginSpec[Any]]:
 
 
 def listing(in_tree: Iterable[PluginSpec[Any]], others: Iterable[PluginSpec[Any]], defaults: Mapping[str, int]) -> str:
-    """Return a table of all plugins with their weight in each preset. Plugins with the same name have one row each."""
+    """Return a table with a row for each plugin, also for several of the same name, and its weight in each preset."""
     presets = {name: Registry((), defaults).preset(name, DEFAULT_RELEASE) for name in get_args(Preset)}
     origins = [(spec, "Homeport") for spec in in_tree] + [(spec, spec.plugin.__module__) for spec in others]
     rows = [(*_row(spec), *(_in_preset(spec, it) for it in presets.values()), origin) for spec, origin in origins]

@@ -59,7 +59,7 @@ def with_list(argv: list[str]) -> list[str]:
 
 
 def add_questions(commands: Any, prog: str) -> None:
-    """Add all commands with questions about a cluster. ``prog``: name of the program in examples."""
+    """Add all commands about a cluster, ``ui`` and ``lint`` included. ``prog``: name of the program in examples."""
     _add_explain(commands, prog)
     _add_pending(commands)
     _add_skew(commands)

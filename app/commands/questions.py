@@ -34,7 +34,9 @@ _WATCH_SECONDS: Final = 2.0
 T = TypeVar("T")
 Ask = Callable[[], Pages]
 Question = Callable[[argparse.Namespace, Ask], int]
-"""Function that runs a command and returns its exit code. ``Ask``: function that chooses the source of the answer."""
+"""Function that runs a command and returns its exit code. ``Ask``: function that chooses the source of the answer and
+returns its pages.
+"""
 
 
 def run_explain(arguments: argparse.Namespace, ask: Ask) -> int:
@@ -294,4 +296,4 @@ QUESTIONS: Final[Mapping[str, Question]] = {
     "rebalance": run_rebalance,
     "report": run_report,
 }
-"""Function of each command, by the name that the parser stores as ``run``."""
+"""Functions of the commands in this module, by the name that the parser stores as ``run``."""

@@ -1,7 +1,7 @@
-"""``homeport rebalance``: prints few evictions after which topology spread constraints hold again.
+"""``homeport rebalance``: prints few evictions that bring topology spread constraints down to ``maxSkew``.
 
-The text is a shell script that the user can run: one call of the Eviction API per line, and comments. Names in comments
-are escaped, so no name can add a line.
+The text is a shell script that the user can run: one call of the Eviction API per line, and comments. They also name
+the constraints that stay above ``maxSkew``. Names in comments are escaped, so no name can add a line.
 """
 
 from __future__ import annotations

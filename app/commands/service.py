@@ -118,7 +118,7 @@ def answered(url: str, answer: httpx.Response) -> dict[str, Any]:
 
 @cache
 def _tls(server: Server) -> ssl.SSLContext:
-    """Create the TLS context of a server. Raises ``OSError`` if a file cannot be read or used."""
+    """Create the TLS context for requests to a server. Raises ``OSError`` if a file cannot be read or used."""
     context = ssl.create_default_context(cafile=server.authority)
     if server.certificate is not None:
         context.load_cert_chain(server.certificate, server.key)

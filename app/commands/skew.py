@@ -1,4 +1,4 @@
-"""``homeport skew``: lists the pods of each domain for workloads with topology spread constraints."""
+"""``homeport skew``: lists the number of pods in each domain, for workloads with topology spread constraints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def similar_names(server: Pages, namespace: str, kind: str, name: str) -> str:
 
 
 def listing(answer: Mapping[str, Any], namespace: str, output: str, *, headers: bool) -> str:
-    """Return the text to print about the workloads, one row for each constraint. A table without rows is empty."""
+    """Return the text to print about the workloads, one row for each constraint; empty for a table without rows."""
     text = structured(answer, output)
     if text is not None:
         return text

@@ -113,7 +113,7 @@ def follows(places: Iterable[Place], removed: Collection[Place]) -> bool:
 
 
 def _removable(place: Place, document: Any, removed: Collection[Place]) -> Place:
-    """Return ``place``, or its innermost parent that exists in the document and is not removed yet."""
+    """Return ``place`` if the document has it and it is not removed yet; else its innermost such parent."""
     while place and (place in removed or value_at(document, place) is NOTHING):
         place = place[:-1]
     return place

@@ -19,7 +19,7 @@ _OF_ONE_VERB: Final = "Time limit of the caller of {}, if it differs from httpTi
 
 
 def is_loopback(host: str) -> bool:
-    """Return true if a listener on ``host`` accepts only local connections. An empty host means all addresses."""
+    """Return true for ``localhost`` and loopback addresses; false for an empty ``host``, which means all addresses."""
     if host == "localhost":
         return True
     try:

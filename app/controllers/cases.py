@@ -89,7 +89,7 @@ class Case:
 
     @property
     def spec(self) -> PodSpec:
-        """Pod spec that is the key of the pod's excluded nodes in ``pacing.Excluded``."""
+        """Spec under which ``pacing.Excluded`` stores the pod's excluded nodes: that of ``whole`` if it was fetched."""
         return (self.whole or self.pod).spec
 
     def process_answer(self, pod: Pod, only: str, outcome: Outcome, now: float) -> None:

@@ -117,7 +117,7 @@ class SpreadFallbacks:
         return min(planned, latest) if end is None else min(planned, latest, end)
 
     def _usable(self, key: ObjectKey, uid: str) -> bool | None:
-        """Return true if the pod can be evaluated by all rules now; ``None`` if it no longer waits for a node."""
+        """Return true if the pod can be evaluated by all rules now; ``None`` if it is bound, terminating or gone."""
         pod = self._cluster.pod(*key)
         if pod is None or pod.uid != uid or pod.terminating:
             return None

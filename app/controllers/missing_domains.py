@@ -75,7 +75,10 @@ class MissingDomains:
                 await asyncio.sleep(CHECK_SECONDS)
 
     def _check(self, workloads: Mapping[Key, Sequence[Pod]]) -> Iterator[None]:
-        """Find the workloads with missing domains, and write Events on their newest pods, in short steps."""
+        """Find the workloads whose ``minDomains`` is too low for the missing domains, in short steps.
+
+        Each new finding is written as an Event on the newest pod of the workload, at most ``MOST_EVENTS``.
+        """
         present: dict[str, frozenset[str]] = {}
         current: set[_Finding] = set()
         written = 0

@@ -23,7 +23,7 @@ from app.verbs.stepwise import decide_prepared
 from app.writes.evictions import Evictor
 
 PLAN_SECONDS: Final = 10.0
-"""Maximum duration of a plan. After it, the nomination is cleared, and filter treats the node like any other."""
+"""Maximum duration of a plan. Then the nomination is cleared, and filter can pass other nodes for the pod again."""
 
 _OVERTAKEN_SECONDS: Final = 1.0
 """After the evictions, a plan ends as ``overtaken`` if the node rejects the pod for more than this many seconds."""
@@ -77,7 +77,7 @@ class PreemptionSteps:
 
     @property
     def seconds(self) -> float:
-        """Seconds after which a request that was sent has no effect any more."""
+        """Seconds after which a request that was sent can no longer take effect."""
         return self._evictor.seconds
 
     async def evict(self, pod: Pod, choice: FoundVictims, evicted: list[Pod], until: float) -> Result | None:

@@ -142,9 +142,9 @@ class SamplingGuard:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _may_begin(self, pod: Pod) -> bool:
-        """Return true if the guard may handle the pod.
+        """Return true if the guard is on and has room for the pod, and no scheduler has nominated the pod.
 
-        It ignores pods that a scheduler nominated, because the scheduler might be preempting other pods for them.
+        A scheduler that nominated the pod might be preempting other pods for it.
         """
         if self._off or not pod.uid or len(self._cases) >= _MOST_CASES:
             return False

@@ -1,4 +1,4 @@
-"""Writes the Event ``SpreadBlocked`` on pods that topology spread constraints keep waiting, with the numbers.
+"""Writes the Event ``SpreadBlocked``, with numbers of pods and nodes, on pods that topology spread keeps waiting.
 
 A pod gets one Event for each verdict: the constraints that reject domains, and why the other domains do not take the
 pod. A change of the numbers alone is no new verdict. No verb waits for this task. It evaluates the pods that filter
@@ -63,8 +63,8 @@ of the last one, which keeps its old note.
 
 MOST: Final = 1024
 MOST_OF_NAMESPACE: Final = 128
-"""Maximum number of pods that are evaluated: ``MOST`` in all, and ``MOST_OF_NAMESPACE`` in a namespace, so that one
-tenant leaves room for others.
+"""Maximum number of refused pods that are kept for repeated evaluation: ``MOST`` in all, and ``MOST_OF_NAMESPACE`` in
+a namespace, so that one tenant leaves room for others.
 """
 
 _STEP: Final = 512

@@ -62,7 +62,7 @@ class Supervisor:
             self._background.begin(name, run)
 
     def stalled(self) -> str:
-        """Return a message about a task that fails after every restart; empty if none does."""
+        """Return a message about a task that has failed after every restart for a minute; empty if none has."""
         return self._background.problem()
 
     async def stop(self) -> None:

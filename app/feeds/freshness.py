@@ -223,6 +223,6 @@ class Freshness:
 
 
 def retry_after(error: KubeError) -> float:
-    """Return the seconds of the error's ``Retry-After`` header, up to ``_LONGEST_RETRY_AFTER``; 0 without a header."""
+    """Return the seconds that the API server asks to wait, at most ``_LONGEST_RETRY_AFTER``; 0 if it names none."""
     seconds = error.retry_after if isinstance(error, ApiError) else None
     return min(seconds or 0.0, _LONGEST_RETRY_AFTER)

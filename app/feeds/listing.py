@@ -28,7 +28,7 @@ MOST_PODS: Final = 200_000
 """Maximum number of pods. The process then uses some 220 MB; 150,000 pods took 181 MB."""
 
 MOST_OTHERS: Final = 500_000
-"""Maximum number of objects of all other kinds together, because their size is not known before they are listed."""
+"""Maximum number of objects of all other kinds together. The size of such objects is not known in advance."""
 
 MOST_BYTES: Final = 4 << 30
 """Maximum bytes that the API server sends for all lists. 150,000 pods of usual size take 660 MB."""
@@ -45,7 +45,7 @@ _EXPIRED: Final = 410
 _THROTTLED: Final = 429
 
 Progress = Callable[[Kind[Any], int], None]
-"""Function that is called with the kind that is listed, and the number of all objects so far."""
+"""Function that is called after each page with the kind, and the number of objects of all kinds so far."""
 
 
 class ListingError(Exception):

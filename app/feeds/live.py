@@ -126,12 +126,12 @@ class LiveFeed:
 
     @property
     def client(self) -> KubeClient:
-        """Client with which the feed reads the cluster. It is closed when the feed stops."""
+        """Client for the API server, which the feed and its writers share. It is closed when the feed stops."""
         return self._client
 
     @property
     def post_seconds(self) -> float:
-        """Time limit of a Binding or Eviction, in seconds; it has no effect after this time."""
+        """Time limit in seconds of a request that binds or evicts a pod. Later, the request cannot take effect."""
         return self._post_seconds
 
     def writes(self, leadership: MayWrite) -> ClusterWrites:
@@ -194,7 +194,7 @@ class LiveFeed:
         self._reflectors[kind].start_anew()
 
     def stalled(self) -> str:
-        """Return a message about a background task that fails after every restart; empty if none does."""
+        """Return a message about a task that has failed after every restart for a minute; empty if none has."""
         return self._background.problem()
 
     async def stop(self) -> None:

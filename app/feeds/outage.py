@@ -87,7 +87,7 @@ class Outage:
             self._since, self._logged_at, self._is_logged = inf, -inf, False
 
     def _log_outage(self, seconds: float) -> None:
-        """Log an outage: "away" if the API server does not answer, "refuses" if it returns errors."""
+        """Log the error of the kind that fails longest: "away" if the API server did not answer, else "refuses"."""
         cause = next(iter(self._failing.values()))
         _LOG.warning(
             "API server away" if isinstance(cause, ApiUnavailable) else "API server refuses",

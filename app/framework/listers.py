@@ -62,5 +62,8 @@ class NodeLister(Protocol):
         ...
 
     def images(self, names: Iterable[str]) -> Mapping[str, ImageState]:
-        """Return, by name, the images of ``names`` that any node has. Raises ``NotDecoded`` without ``Part.IMAGES``."""
+        """Return, by name, the state of each image in ``names``, without images that no node has.
+
+        Raises ``NotDecoded`` if no plugin declares ``Part.IMAGES``.
+        """
         ...
