@@ -303,7 +303,10 @@ def _default_tolerations(tolerations: Sequence[Mapping[str, Any]]) -> Iterator[d
 
 
 def _with_label_keys(constraint: Any, labels: Mapping[str, str]) -> Any:
-    """Return a constraint or term with its ``matchLabelKeys`` and ``mismatchLabelKeys`` added to its selector."""
+    """Return a constraint or term with its ``matchLabelKeys`` and ``mismatchLabelKeys`` added to its selector.
+
+    Keys that ``labels`` lacks are not added. A constraint without a selector is returned unchanged.
+    """
     selector = constraint.get("labelSelector")
     added = [
         {"key": key, "operator": operator, "values": [labels[key]]}

@@ -1,4 +1,4 @@
-"""Reasons why pods of a what-if wait, and remedies, with the JSON fields of ``explain``."""
+"""Finds why pods of a what-if wait, and remedies for them. Both get the JSON fields that ``explain`` uses."""
 
 from __future__ import annotations
 

@@ -10,15 +10,16 @@ _CGROUP: Final = Path("/sys/fs/cgroup")
 _STATM: Final = Path("/proc/self/statm")
 _UNLIMITED: Final = "max"
 _OWN: Final = 64 << 20
-"""Memory of a what-if in addition to the pages of the service that it changes, in bytes."""
+"""Bytes that a what-if needs in addition to its copies of the service's pages."""
 
 
 def lacking_memory(cgroup: Path = _CGROUP, statm: Path = _STATM) -> int:
     """Return how many bytes of memory a child process lacks; 0 if there is enough, or if no limit is known.
 
-    The child shares the pages of the service until it changes them. So it needs at most the service's memory again,
-    plus ``_OWN``. ``cgroup``: folder of the container's cgroup (version 2). ``statm``: file with the memory of this
-    process, in pages.
+    The child shares the pages of the service until it changes them. So it needs at most the service's private memory
+    again, plus ``_OWN``.
+
+    ``cgroup``: folder of the container's cgroup (version 2). ``statm``: file with the memory of this process, in pages.
     """
     try:
         limit, used = ((cgroup / name).read_text().strip() for name in ("memory.max", "memory.current"))

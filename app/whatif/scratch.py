@@ -34,7 +34,7 @@ class ScratchCluster:
     ) -> None:
         """``any_name``: scheduler name of the profile for pods that no profile serves.
 
-        ``explaining``: frameworks of explain by scheduler name. Their memory of homes is shared with the copy.
+        ``explaining``: frameworks of explain by scheduler name. The scratch plugins share their memory of homes.
         """
         self.cluster = Cluster(source.core)
         self._source = source

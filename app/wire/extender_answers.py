@@ -106,7 +106,10 @@ def encode_refusals(entries: Iterable[bytes]) -> bytes:
 def encode_filter_nodes(
     failed: Mapping[str, str], nodes: Sequence[Raw], resolvable: Mapping[str, str] = _NOTHING
 ) -> bytes | LongBody:
-    """Like ``encode_filter``, with whole nodes. ``nodes``: passing nodes, which are copied byte for byte."""
+    """Like ``encode_filter``, with whole nodes. ``nodes``: passing nodes, which are copied byte for byte.
+
+    An answer of more than ``_LONG`` bytes is returned as a ``LongBody``.
+    """
     end = ENCODER.encode(_FilterResult(None, None, resolvable, failed, ""))[len(_NO_NODES) :]
     pieces: list[bytes | Raw] = [b'{"Nodes":{"metadata":{},"items":[']
     for index, node in enumerate(nodes):

@@ -203,7 +203,7 @@ class ApiRecorder:
         self._background.begin("series of events", self._look_forever)
 
     def stalled(self) -> str:
-        """Return a message about a background task that fails after every restart; empty if none does."""
+        """Return a message about a background task that keeps failing (``Background.problem``); empty if none does."""
         return self._background.problem()
 
     async def stop(self) -> None:

@@ -239,7 +239,7 @@ class DefaultPreemption(PostFilterPlugin):
     def _select(
         self, state: CycleState, pod: Pod, node: NodeInfo, count: Count, rules: OwnRules | None = None
     ) -> tuple[Victims, Status] | None:
-        """Return the victims; ``None`` if the caller must first run the steps of ``count``, to evaluate the budgets."""
+        """Like ``select_victims_on_node``; ``None`` if the caller must first run ``count.steps``, for the budgets."""
         potential, reason = (lower(pod, node), "") if rules is None else rules.potential(pod, node)
         count.filters = 1 + 2 * len(potential)
         if not potential:

@@ -286,7 +286,7 @@ def _selector(expression: str) -> DeviceSelector | None:
 
 
 def _weight(spec: ClaimSpec) -> int:
-    """Return the estimated size of a spec in bytes. The cache keeps the spec after its claim is deleted."""
+    """Return the estimated size of a spec in bytes. It matters, because the cache keeps specs of deleted claims."""
     requests = [it for request in spec.requests for it in (request.exactly, *request.first_available) if it is not None]
     texts = sum(len(text or "") for it in requests for text in it.selectors)
     texts += sum(len(text) for it in spec.constraints for text in it.requests)

@@ -61,7 +61,7 @@ class ValuesByDomain(dict[str, Mapping[str, Any]]):
 
 
 def device_variables(driver: str, device: Device) -> dict[str, Any]:
-    """Return the variables of a selector.
+    """Return the variables with which selectors are evaluated for the device.
 
     Raises ``CelError`` if kube-scheduler cannot convert the device, or ``Unsupported`` for an invalid version.
     """

@@ -14,7 +14,7 @@ from plugins.in_tree.dynamic_resources.cel_syntax import Unsupported
 
 
 class QuantityValue(Struct, frozen=True, order=True):
-    """Quantity, in billionths."""
+    """Kubernetes quantity. ``amount``: in billionths of a unit."""
 
     amount: Amount
 

@@ -135,7 +135,7 @@ class Inventory:
         return self._of_pool.of(pool)
 
     def allocations(self, pool: PoolID) -> PoolAllocations:
-        """Return the devices of a pool that are allocated to claims."""
+        """Return the devices of a pool that are allocated to claims, except those with admin access."""
         return self._uses.of(pool)
 
     def pool_states(self, slices: Iterable[ResourceSlice]) -> PoolStates:

@@ -1,4 +1,4 @@
-"""DynamicResources plugin: filters and scores nodes by a pod's claims, and binds once the claims are reserved."""
+"""DynamicResources plugin: filters and scores nodes by a pod's claims, and delays a bind until they are reserved."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class DynamicResources(
         return self.filter(state, pod, node)
 
     def signature(self, pod: Pod) -> tuple[Any, ...] | None:
-        """Return a key that changes with claims, devices and nodes; ``None`` if the verdict depends on the time too."""
+        """Return a key of the verdict's inputs; ``None`` if binding conditions of a named claim add the time."""
         if CLAIMS in pod.spec.oversized:
             return pod.spec.oversized
         claims = pod.spec.claims

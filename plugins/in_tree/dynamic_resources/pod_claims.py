@@ -57,7 +57,7 @@ class ClaimResolver:
         self._inventory = inventory
 
     def of(self, pod: Pod) -> tuple[ResourceClaim, ...]:
-        """Return the claims that the pod names. Raises ``ClaimNotFound``."""
+        """Return the claims that the pod names and, by its status, needs. Raises ``ClaimNotFound``."""
         return tuple(found for it in pod.spec.claims.claims if (found := self._claim_of(pod, it)) is not None)
 
     def _claim_of(self, pod: Pod, named: PodClaim) -> ResourceClaim | None:
