@@ -45,8 +45,8 @@ class PodAtPermit:
     """Implements ``framework.WaitingPod``. ``waits``: for each plugin, the seconds after which the pod is rejected
     unless that plugin has allowed it.
 
-    The last ``allow`` and ``reject`` call ``proceed`` themselves, before the waiting task continues. So if several pods
-    are allowed together, the bind of the first already sees the binds of all others as in flight.
+    ``proceed`` is called within the last ``allow``, or within ``reject``, so before the waiting task continues. If
+    several pods are allowed together, the bind of the first already sees the binds of all others as in flight.
     """
 
     def __init__(self, pod: Pod, node_name: str, waits: Mapping[str, float], proceed: Callable[[str], None]) -> None:
