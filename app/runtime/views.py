@@ -29,7 +29,7 @@ class Undeclared(Exception):
 
 
 class _PartialView:
-    """Object with the declared attributes only; reading any other raises ``Undeclared``."""
+    """View of a pod or its spec with only the declared attributes. Reading another one raises ``Undeclared``."""
 
     def __init__(self, path: str, parts: dict[str, Any]) -> None:
         self.__dict__.update(parts)

@@ -1,4 +1,4 @@
-"""Pods that wait at Permit until plugins allow them, a plugin or an operator rejects them, or the wait times out."""
+"""Pods that wait at Permit until plugins or an operator allow them, they are rejected, or the wait times out."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class PodAtPermit:
     """Implements ``framework.WaitingPod``. ``waits``: for each plugin, the seconds after which the pod is rejected
     unless that plugin has allowed it.
 
-    ``proceed`` is called as soon as the pod is allowed or rejected, without an ``await`` in between. If several pods
-    are allowed together, the bind of the first already sees the binds of all others as in flight.
+    ``proceed`` is called within the last ``allow``, or within ``reject``, so before the waiting task continues. If
+    several pods are allowed together, the bind of the first already sees the binds of all others as in flight.
     """
 
     def __init__(self, pod: Pod, node_name: str, waits: Mapping[str, float], proceed: Callable[[str], None]) -> None:

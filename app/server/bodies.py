@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 async def parsed(request: Request, parse: Callable[[bytes], T], limit: int) -> T:
-    """Read and parse a body.
+    """Read and parse a body. If ``parse`` raises ``TooDeep``, parse it again without its deeply nested parts.
 
     Raises exceptions that FastAPI answers with 408 for a late body, 413 above ``limit`` bytes or 4 MiB, and 422 for an
     invalid body. FastAPI's own parsing is not used: it reads bodies of any size, accepts only ``application/json``, and

@@ -49,10 +49,10 @@ NAME_EXAMPLE: Final = {"namespace": "shop", "name": "web-7d4b9c-new01"}
 
 
 class PodSource(Protocol):
-    """Snapshot from which a request takes its pod."""
+    """Provides the pod of a request: a pod of the snapshot, or a pod that the request contains."""
 
     def known_pod(self, namespace: str, name: str) -> Pod:
-        """Return a pod of the snapshot. Raises ``VerbFailure``."""
+        """Return a pod of the snapshot. Raises ``VerbFailure`` if there is none, or if the snapshot cannot be used."""
         ...
 
     def decode_pod(self, raw: bytes) -> Pod:
@@ -90,8 +90,8 @@ def _by_id(statuses: Iterable[Status]) -> dict[int, dict[str, Any]]:
 def cycle_router(verb: CycleVerb, admission: Admission, *, max_body_bytes: int) -> APIRouter:
     """Create the router of ``/api/v1/cycle``.
 
-    A cycle uses the verbs' snapshot and profiles, and shares their queue and their limit of calls in flight. The chosen
-    node is registered as an expected bind.
+    A cycle uses the verbs' snapshot and profiles. It shares the queue, and the limit of calls in flight, with filter,
+    prioritize and preempt. A bind to the chosen node is then expected (``ExpectedBinds``).
     """
     router = APIRouter(prefix="/api/v1", tags=["scheduling"])
     lane = admission.deciding

@@ -68,7 +68,7 @@ class TimedProtocol(HttpToolsProtocol):
         self._watch_unread()
 
     def _wait_for_head(self, seconds: float = HEAD_SECONDS) -> None:
-        """Start the timer for the rest of a head, unless it is running."""
+        """Start the timer for the rest of a head, or of a rejected request's body, unless it is running."""
         if self._deadline is None:
             self._deadline = self.loop.call_later(max(seconds, 0.0), self._head_expired)
 

@@ -39,7 +39,9 @@ from app.verbs.outcome import Outcome, Verb, VerbFailure
 _LOG: Final = structlog.get_logger(__name__)
 
 MISDIRECTED: Final = 421
-"""HTTP status with which a follower answers a forwarded request. Only replicas receive this status."""
+"""HTTP status of the answer to a forwarded request that the receiver cannot decide: it does not lead, or it is handing
+over and gets a bind. Only replicas receive this status.
+"""
 
 SOON_SECONDS: Final = 1.5
 """Maximum total seconds that a request waits for a new leader."""
@@ -125,7 +127,7 @@ class Forwarder:
     async def _send(
         self, verb: Verb, prefix: str, body: bytes | memoryview, route: Route, until: float
     ) -> HttpResponse | None:
-        """Forward to one replica; return ``None`` if it does not lead. Raises ``VerbFailure`` (``no_leader``)."""
+        """Forward to one replica; return ``None`` if it answers 421. Raises ``VerbFailure`` (``no_leader``)."""
         started = perf_counter()
         try:
             answered = await self._traced(f"{prefix}/{verb}", body, route.address, until - self._clock())

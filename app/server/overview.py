@@ -158,7 +158,7 @@ class _Pages:
         }
 
     def node(self, name: str) -> dict[str, Any]:
-        """Return a ``NodeDetail``. Raises ``VerbFailure``."""
+        """Return a ``NodeDetail``. Raises ``VerbFailure``, also if there is no such node."""
         require_snapshot(self._sources.snapshot.problem)
         nodes = self._sources.snapshot.cluster.nodes
         info = nodes.get(name)

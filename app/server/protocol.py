@@ -340,7 +340,7 @@ class HttpProtocol(TimedProtocol, AcceptedConnection):
                 self._heads[line_of(data)] = head
 
     def _feed(self, data: bytes) -> None:
-        """Parse input, update deadlines and limits, and reject a head that is too long."""
+        """Parse input and set deadlines. Reject TLS, and a head or chunk extensions above ``MOST_HEAD_BYTES``."""
         if not self._arrived and data.startswith(_TLS_HELLO):
             self._ignores_input = True
             self._listener.reject("tls_on_a_plain_port", self.client, "the client speaks TLS, this listener does not")

@@ -214,7 +214,7 @@ class _Endpoint:
         raise VerbFailure("out_of_time", OUT_OF_TIME, await self._hosts(body))
 
     async def _short_body(self, request: VerbRequest) -> bytes | memoryview:
-        """Read the body of a bind within the time limit of the other verbs, which can be shorter than that of a bind.
+        """Read the body of a bind within ``Admission.seconds``, which can be shorter than the time limit of a bind.
 
         Raises ``VerbFailure``, ``OutOfTime`` and ``ClientDisconnect``.
         """

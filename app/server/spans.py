@@ -167,7 +167,7 @@ def _count(request: _RequestFields) -> Facts:
 
 
 def answer_facts(verb: Verb, body: bytes) -> Facts:
-    """Return the number of nodes in an answer as a span attribute.
+    """Return, as a span attribute, how many nodes an answer lists; for filter, rejected nodes do not count.
 
     The result is empty for bind, and for an answer that is too long or cannot be parsed.
     """

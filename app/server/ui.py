@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from app.server.failures import NOT_SERVED
 
 FOLDER: Final = Path(__file__).parent.parent / "ui"
-"""Files of the page, which are part of the package."""
+"""Folder of the page's files, which are part of the package."""
 
 POLICY: Final = "; ".join(
     (

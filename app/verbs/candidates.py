@@ -117,7 +117,7 @@ def _is_known(known: NodeInfo | None, resource_version: str) -> bool:
 
 
 async def read_nodes(args: NodesRequest, nodes: Mapping[str, NodeInfo], core: CoreV1 = PLAIN) -> list[SentNode] | None:
-    """Decode the whole nodes of a request; return ``None`` if it has names. Raises ``MalformedRequest``."""
+    """Return the result of ``read_sent``; ``None`` if the request has names. Raises ``MalformedRequest``."""
     return None if args.names is not None else await read_sent(args.nodes or (), nodes, core)
 
 

@@ -18,7 +18,7 @@ ENTANGLED: Final = "this bind and other binds in flight wait for each other"
 
 
 class Settlements:
-    """Waits for binds to settle. ``count``: number of binds that have settled so far.
+    """Waits for binds to settle. ``count``: number of times that a bind has settled so far.
 
     ``batches``: delays Bindings, except while a bind waits here.
     """

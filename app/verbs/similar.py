@@ -10,7 +10,7 @@ from typing import Final
 from app.kube.closest import closest, common_start, is_typo
 
 MOST_COMPARED: Final = 2000
-"""Maximum number of names that ``similar`` compares at once, which takes about 4 ms."""
+"""Maximum number of names that a call of ``similar`` compares, which takes about 4 ms."""
 
 _MOST_OFFERED: Final = 3
 """Maximum number of names in a suggestion."""

@@ -50,10 +50,10 @@ MOST_CHANGED: Final = 20
 """Maximum number of workloads of each variant for which changes of a field are tried."""
 
 _ORDER: Final = (LossVariant.TAINTED, LossVariant.FULL, LossVariant.GONE)
-"""Order in which the variants are computed. The variant that deletes nodes is last: it changes the order of the nodes.
+"""Order in which the variants are computed. ``GONE`` is last, because restored nodes come after all others.
 
-Nodes that are restored come after all others. Scores use the image size that the first node reports. So scores of a
-later variant would change if nodes reported different sizes of one image.
+Scores use the image size that the first node reports. So in a later variant, the new order of the nodes would change
+scores if nodes reported different sizes of one image.
 """
 
 _MOST_REASONS: Final = 3

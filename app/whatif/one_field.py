@@ -142,7 +142,10 @@ class OneField:
         return HomeLists((framework,), self._scratch.guard).home_of(framework, pod)
 
     def _attempts(self, waiting: Sequence[Placement]) -> Iterator[_FieldAttempt]:
-        """Yield the changes to try, in order. Only rules that reject nodes for the waiting pods are changed."""
+        """Yield the changes to try, in order. They are computed from the rules of the first waiting pod.
+
+        Only rules of plugins that reject nodes for one of the waiting pods are changed.
+        """
         placement = waiting[0]
         pod, plugins = placement.pod, {status.plugin for it in waiting for status, _ in it.rejections}
         if rejected_for_home(self._scratch.framework_for(pod), placement):
@@ -199,7 +202,10 @@ def _of_constraint(number: int, **changes: Any) -> Changed:
 
 
 def _of_pod_affinity(spec: PodSpec) -> Iterator[_FieldAttempt]:
-    """Yield the removal of required pod anti-affinity, and of required pod affinity."""
+    """Yield changes of pod anti-affinity and pod affinity from required to preferred.
+
+    They are tried by removing the required terms.
+    """
     terms: Any = spec.parts.pod_affinity
     for field, name in (("podAntiAffinity", "required_anti"), ("podAffinity", "required")):
         if terms is not None and getattr(terms, name):

@@ -131,7 +131,10 @@ def what_if_router(what_if: WhatIf, *, max_body_bytes: int) -> APIRouter:
 
 
 async def answered(what_if: WhatIf, kind: str, compute: Compute) -> Response:
-    """Return the answer of a what-if as JSON of this kind. Raises ``VerbFailure`` or ``RequestValidationError``."""
+    """Return the answer of a what-if as JSON with the fields ``apiVersion`` and ``kind``.
+
+    Raises ``VerbFailure`` or ``RequestValidationError``.
+    """
 
     def named(scratch: ScratchCluster, budget: Budget) -> Steps:
         answer = yield from compute(scratch, budget)
