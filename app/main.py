@@ -494,7 +494,7 @@ class HomeportService:
         )
 
     async def _known_to_others(self) -> None:
-        """Wait until other replicas can verify the certificate of this one."""
+        """Wait until other replicas can verify the self-signed certificate of this one, if it has one."""
         if self._authority is not None:
             await self._authority.shared()
 

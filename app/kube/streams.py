@@ -165,7 +165,7 @@ class Stream(asyncio.Protocol):
 
     @property
     def _open(self) -> asyncio.Transport | None:
-        """Transport of the connection, or ``None`` if it is closed or closing."""
+        """Transport of the connection; ``None`` if the connection is not open yet, closing or closed."""
         return None if self._transport is None or self._transport.is_closing() else self._transport
 
     def _append_partial(self, part: bytes, most: int) -> None:
@@ -217,7 +217,10 @@ class Stream(asyncio.Protocol):
             self._reader.set_result(None)
 
     def _check_silence(self) -> None:
-        """End the stream if no data arrived for ``silence`` seconds while a reader was waiting."""
+        """End the stream if a reader waits now and no data has arrived for ``silence`` seconds; else check again later.
+
+        If no reader waits now, the ``silence`` seconds begin again.
+        """
         if self._reader is None or self._reader.done():
             self._last_data_at = self._loop.time()
         left = self._last_data_at + self._silence - self._loop.time()

@@ -338,7 +338,7 @@ def _headers(request: Request, access: Access) -> dict[str, str]:
 
 
 def _written_kind(path: str) -> str:
-    """Return resource and subresource of a namespaced path without object names, for example ``pods/binding``.
+    """Return resource and subresource of a namespaced path, for example ``pods/binding``; object names are left out.
 
     For any other path, return its last segment.
     """

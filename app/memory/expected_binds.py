@@ -28,7 +28,7 @@ _MOST_EXPECTED: Final = 64
 """Maximum number of pods with an expected bind."""
 
 _EXPECTED_SECONDS: Final = 1.0
-"""Seconds for which a bind is expected."""
+"""Maximum number of seconds for which a bind is expected."""
 
 _LEAST_SHARE: Final = 1 / 16
 """Lower bound of the maximum wait, as a fraction of ``wait_seconds``. A wait in vain halves the maximum wait."""

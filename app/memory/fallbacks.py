@@ -63,7 +63,10 @@ class FallbackTable:
         return ProfileFallbacks(self, profile)
 
     def enable(self, profile: str, after: float) -> None:
-        """Enable the fallback of a profile. ``after``: seconds for which a constraint must block before it is soft."""
+        """Enable the fallback of a profile.
+
+        ``after``: seconds for which a constraint must be the only reason why some node does not fit, before it is soft.
+        """
         self._after[profile] = after
 
     @property

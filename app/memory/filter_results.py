@@ -14,7 +14,10 @@ _MOST: Final = 64
 """Maximum number of cached results: one per scheduler is needed, and several schedulers can call Homeport."""
 
 _MOST_BYTES: Final = 8 << 20
-"""Maximum bytes of all cached requests together. With the decoded names, the cache then takes some 32 MB."""
+"""Maximum bytes of all expected prioritize requests together, which are the keys of the results.
+
+With the decoded names, the cache then takes some 32 MB.
+"""
 
 
 class FilterResults(Struct, frozen=True):

@@ -21,7 +21,7 @@ _MOST: Final = 4096
 """Maximum number of remembered picks. They include picks of bound pods, because only newer picks displace them."""
 
 SAME_SECONDS: Final = 0.5
-"""Seconds after a pick within which a request about the pod is a retry.
+"""Seconds after a pick within which a request about the pod is a retry, if the snapshot has not changed.
 
 After a failure, a scheduler waits for at least a second (back-off).
 """

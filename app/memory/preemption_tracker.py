@@ -12,7 +12,7 @@ class PreemptionTracker(Protocol):
     """Receives the answers to filter and preempt for the pods of profiles with ``preemption: Own``."""
 
     def planned(self, uid: str) -> str:
-        """Return the node on which pods are evicted for the pod with this UID; empty without a plan."""
+        """Return the node on which the plan for the pod with this UID evicts or evicted pods; empty without a plan."""
         ...
 
     def is_evicting(self, uid: str) -> bool:

@@ -73,11 +73,11 @@ class RecentRefusals:
         self._pods.pop(pod.uid, None)
 
     def by_plugins(self, plugins: Collection[str]) -> list[ObjectKey]:
-        """Return the remembered pods for which at least one of ``plugins`` rejected a node."""
+        """Return the remembered pods with at least one of ``plugins`` in their causes (``_RecentRefusal``)."""
         return [it.key for it in self._pods.values() if not it.plugins.isdisjoint(plugins)]
 
     def find(self, plugin: str, keys: dict[str, ObjectKey]) -> Iterator[None]:
-        """Add the remembered pods for which ``plugin`` rejected a node to ``keys``, by UID, in short steps."""
+        """Add the remembered pods with ``plugin`` in their causes to ``keys``, by UID, in short steps."""
         for number, uid in enumerate(tuple(self._pods)):
             if number % _STEP == _STEP - 1:
                 yield

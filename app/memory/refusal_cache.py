@@ -114,7 +114,7 @@ class _Refusal:
     __slots__ = ("_body", "_names", "causes", "entries")
 
     def __init__(self, parts: Sequence[_Rejections]) -> None:
-        """Combine ``parts``. The first part that has a node gives its entry. A single part is used without a copy."""
+        """Combine ``parts``. A node's entry is that in the first part with the node. A single part is not copied."""
         self.entries: dict[bytes, bytes] = parts[0].entries if len(parts) == 1 else {}
         if len(parts) > 1:
             for part in reversed(parts):
@@ -170,7 +170,7 @@ class RefusalCache:
         self._entries: dict[str, _Entries] = {}
 
     def find(self, request: SplitArgs) -> RefusedPod | None:
-        """Return the request's pod if filter refused it before, perhaps on other nodes; else ``None``.
+        """Return the request and its pod if a refusal of the pod was stored, perhaps on other nodes; else ``None``.
 
         The request is not decoded.
         """

@@ -1,6 +1,6 @@
-"""Leader election between replicas: the Lease, take-over and hand-over, and the certificate authority they share.
+"""Leader election between replicas: the Lease, take-over and hand-over. Also the replicas' certificate authority.
 
-Other packages use only the interface in ``leadership``, which a single process implements too.
+``leadership`` is the interface through which other packages ask whether this process leads, also with a single process.
 
 Not here: forwarding verbs to the leader (``app.server``), and writes to the API server (``app.writes``).
 """

@@ -1,4 +1,4 @@
-"""Interface through which all other packages use leadership; the composition root passes an implementation in.
+"""Interface through which other packages ask whether this process leads; the composition root passes an implementation.
 
 ``Replica`` implements it for one of several replicas, and ``ALONE`` for a single process.
 """

@@ -218,7 +218,7 @@ class Election:
         return self.record is not None and self.record.holder in self._ended
 
     def _is_ours(self) -> bool:
-        """Return true if this replica is the holder in the Lease because of its own write.
+        """Return true if this replica is the holder in the Lease because of its own write, and has not resigned.
 
         A manual edit or a restored backup can also name this replica. Then false is returned, because the real holder
         might still believe that it leads.

@@ -154,9 +154,9 @@ class Search:
     def _separate(self, pod: Pod, nodes: Candidates, names: Sequence[str]) -> Mapping[str, Collection[Pod]]:
         """Return the candidates that must be evaluated without the cache, each with the pods nominated to it.
 
-        Cached verdicts are valid only for nodes of the snapshot and for pods that are on no node. So the result has
-        nodes with nominated pods, and nodes in ``nodes.sent``. If verdicts depend on the pods of a node, it also has
-        the pod's own node and the ``overlaid_nodes``.
+        These are nodes with nominated pods, which cached verdicts ignore, and nodes in ``nodes.sent``, which differ
+        from the snapshot. If verdicts depend on the pods of a node, the pod's own node and the ``overlaid_nodes`` are
+        evaluated without the cache, too: cached verdicts are those on ``base_nodes``.
         """
         nominated = self.filters.nominations.nominated_nodes
         if not nominated and not nodes.sent and not self._own_place_matters:

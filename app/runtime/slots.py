@@ -178,7 +178,7 @@ class ActiveFilters(Struct, frozen=True):
 
 
 def pod_view(slot: PluginSlot, state: CycleState, pod: Pod) -> Pod:
-    """Return the pod as the plugin's deciding methods see it: with the declared parts only, or the whole pod."""
+    """Return the pod as the plugin's deciding methods see it: whole with ``Reads.CLUSTER``, else the declared parts."""
     parts = slot.parts
     if parts is None:
         return pod
