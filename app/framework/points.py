@@ -174,10 +174,10 @@ class ClusterFilterPlugin(FilterPlugin, Protocol):
         return True
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Like ``filter``, but return Success only if the node passes no matter which pods of ``in_flight`` fail to
-        bind.
+        """Return Success if the node passes ``filter`` no matter which pods of ``in_flight`` fail to bind.
 
-        ``in_flight`` are pods that are counted as bound, although their Binding is not confirmed yet.
+        Called only after ``filter`` has returned Success. ``in_flight`` are pods that are counted as bound, although
+        their Binding is not confirmed yet.
         """
         return NOT_CERTAIN if any(self.depends_on(pod, it) for it in in_flight) else SUCCESS
 
