@@ -182,7 +182,7 @@ class ClusterFilterPlugin(FilterPlugin, Protocol):
         return NOT_CERTAIN if any(self.depends_on(pod, it) for it in in_flight) else SUCCESS
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """Return a cache key that covers all inputs of the rejections of ``pre_filter`` and ``filter``, pod included.
+        """Return a cache key that covers all inputs, also the pod, of the rejections of ``pre_filter`` and ``filter``.
 
         While no pod is nominated, equal signatures must mean equal verdicts on every node of the snapshot, even at
         different times and for different pods. Called before each cache lookup, so it must be much cheaper than the

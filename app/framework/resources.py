@@ -52,7 +52,7 @@ class HostPorts:
                 del self._taken[port.protocol, port.port]
 
     def conflicts(self, ports: Iterable[HostPort]) -> bool:
-        """Return True if one of ``ports`` is in use on the same address. ``ANY_IP`` conflicts with every address."""
+        """Return True if one of ``ports`` is in use on its own address. ``ANY_IP`` conflicts with every address."""
         return bool(self._taken) and any(map(self._is_taken, ports))
 
     def _is_taken(self, port: HostPort) -> bool:
