@@ -174,15 +174,15 @@ class ClusterFilterPlugin(FilterPlugin, Protocol):
         return True
 
     def filter_certain(self, state: CycleState, pod: Pod, node: NodeInfo, in_flight: Sequence[Pod]) -> Status:
-        """Like ``filter``, but return Success only if the node passes no matter which pods of ``in_flight`` fail to
-        bind.
+        """Return Success if the node passes ``filter`` no matter which pods of ``in_flight`` fail to bind.
 
-        ``in_flight`` are pods that are counted as bound, although their Binding is not confirmed yet.
+        Called only after ``filter`` has returned Success. ``in_flight`` are pods that are counted as bound, although
+        their Binding is not confirmed yet.
         """
         return NOT_CERTAIN if any(self.depends_on(pod, it) for it in in_flight) else SUCCESS
 
     def signature(self, pod: Pod) -> Hashable | None:
-        """Return a cache key that covers all inputs of the rejections of ``pre_filter`` and ``filter``, pod included.
+        """Return a cache key that covers all inputs, also the pod, of the rejections of ``pre_filter`` and ``filter``.
 
         While no pod is nominated, equal signatures must mean equal verdicts on every node of the snapshot, even at
         different times and for different pods. Called before each cache lookup, so it must be much cheaper than the

@@ -17,11 +17,11 @@ _NONE_TAKEN: Final[dict[str, int]] = {}
 """Number of pods by address, for a port that no pod uses."""
 
 _STAMPS: Final = itertools.count(1)
-"""Source of stamps; no stamp is used twice."""
+"""Source of the values of ``Totals.mounts_stamp``. No value is used twice."""
 
 
 def add(amounts: ResourceList, to: dict[str, int], times: int = 1) -> None:
-    """Add ``amounts`` multiplied by ``times`` to ``to`` (-1 subtracts). An amount that becomes 0 is removed."""
+    """Change ``to`` by ``amounts``, multiplied by ``times`` (-1 subtracts). An amount that becomes 0 is removed."""
     for name, amount in amounts.items():
         total = to.get(name, 0) + times * amount
         if total:
@@ -52,7 +52,7 @@ class HostPorts:
                 del self._taken[port.protocol, port.port]
 
     def conflicts(self, ports: Iterable[HostPort]) -> bool:
-        """Return True if one of ``ports`` is in use on the same address. ``ANY_IP`` conflicts with every address."""
+        """Return True if one of ``ports`` is in use on its own address. ``ANY_IP`` conflicts with every address."""
         return bool(self._taken) and any(map(self._is_taken, ports))
 
     def _is_taken(self, port: HostPort) -> bool:

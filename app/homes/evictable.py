@@ -1,4 +1,4 @@
-"""Pods that Homeport never evicts: for a preemption (``preemption: Own``), and in the plan of ``rebalance``."""
+"""Pods that Homeport never evicts, neither for a preemption (``preemption: Own``) nor in the plan of ``rebalance``."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Whereabouts(StrEnum):
     """The pod runs on its home."""
 
     ELSEWHERE = "elsewhere"
-    """The pod runs on another node."""
+    """The pod runs on a node that is not its home, also if it has no home."""
 
     WAITING = "waiting"
     """The pod has no node yet."""

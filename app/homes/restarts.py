@@ -9,7 +9,7 @@ from app.homes.protocol import Home, Place, Policy, State
 
 
 class Restart(Enum):
-    """Condition under which a pod can start again once the node accepts no pods."""
+    """Condition under which a pod can start again once a certain node accepts no pods, for example in a drain."""
 
     FREE = "at once, anywhere"
     HOME = "at once, at its home, which is another node; after its grace anywhere"

@@ -198,7 +198,7 @@ def _without_empty(query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 PreSendCheck = Callable[[], None]
-"""Callback that runs immediately before a write is sent. If it raises, the write is not sent."""
+"""Callback that runs before a write is sent, see ``KubeClient.post``. If it raises, the write is not sent."""
 
 
 def allow_write() -> None:

@@ -194,7 +194,7 @@ class KubeClient:
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
         before: PreSendCheck = allow_write,
     ) -> bytes:
-        """Patch an object and return its new version. ``before``: see ``post``.
+        """Patch an object, and return the object that the API server has stored. ``before``: see ``post``.
 
         With ``metadata_only``, only the metadata is returned. Raises ``ApiError`` (409) if ``body`` contains an
         outdated ``resourceVersion``.
@@ -217,7 +217,7 @@ class KubeClient:
         *,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109  # its expiry raises a KubeError
     ) -> bytes:
-        """Replace an object and return its new version.
+        """Replace an object, and return the object that the API server has stored.
 
         Raises ``ApiError`` (409) if ``body`` contains an outdated ``resourceVersion``.
         """

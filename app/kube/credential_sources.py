@@ -211,7 +211,10 @@ class _Opened:
 
 
 def _opened(config: Any, loader: Any, context: dict[str, str]) -> _Opened:
-    """Return the cluster and user entries that the context names. A context without a user is valid."""
+    """Return the cluster and user entries that ``context`` names. The user is ``None`` if it names no user.
+
+    Raises an exception in ``_LIBRARY_ERRORS`` if an entry is missing, or if the cluster has no valid server URL.
+    """
     cluster = config["clusters"].get_with_name(context["cluster"])["cluster"]
     if not _is_server_url(str(cluster.safe_get("server"))):
         raise ConfigException(f"cluster {context['cluster']} has no valid server URL")

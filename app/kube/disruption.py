@@ -25,7 +25,7 @@ _BY_SCHEDULER: Final = "PreemptionByScheduler"
 
 
 class Lifecycle(Struct, frozen=True, gc=False):
-    """Optional parts of a pod outside its spec: the deletion ``cost``, ``None`` if no plugin declares this part."""
+    """Deletion ``cost`` of a pod; ``None`` if no plugin declares this part. ``Disruption`` adds the other fields."""
 
     cost: DeletionCost | None = None
 

@@ -22,7 +22,7 @@ API_VERSION: Final = "homeport.dev/v1alpha1"
 KIND: Final = "Home"
 
 _LONGEST_NAME: Final = 200
-"""Maximum characters of the name of a Home before the hash."""
+"""Maximum characters of the readable part of a Home's name, which precedes the hash."""
 
 _DIGITS: Final = 12
 """Number of hexadecimal digits of the hash in the name of a Home."""

@@ -43,7 +43,7 @@ class NodeSelectorRequirement(Struct, frozen=True, gc=False, order=True):
         return self.operator in (GT, LT) and len(self.values) == 1 and is_int64(self.values[0])
 
     def matches_field(self, name: str) -> bool:
-        """Evaluate this as an entry of ``matchFields`` for the node ``name``.
+        """Return whether the node ``name`` meets this requirement as an entry of ``matchFields``.
 
         Only In and NotIn with one value can match. The value of every field except ``metadata.name`` is ``""``.
         """

@@ -91,7 +91,7 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Values of all fields on which scheduling decisions depend."""
+        """Values of the fields that volume plugins read: all except ``resource_version``, labels and annotations."""
         return (
             *(self.namespace, self.name, self.uid, self.class_name, self.volume_name, self.access_modes, self.request),
             *(self.selector, self.invalid, self.volume_mode, self.attributes_class, self.selected_node),
@@ -240,7 +240,7 @@ _READ: Final = tuple(it.encode() for it in (SELECTED_NODE, _BIND_COMPLETED, _BET
 
 
 def _bounded(name: str | None) -> str:
-    """Return the name. Truncate an overlong name and append "…", so that it matches no object."""
+    """Return the name; empty for ``None``. Truncate an overlong name and append "…", so that it matches no object."""
     text = name or ""
     return sys.intern(text if len(text) <= _LONGEST else text[:_LONGEST] + "…")
 

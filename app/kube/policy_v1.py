@@ -17,7 +17,10 @@ MOST_DISRUPTED: Final = 2000
 """Maximum number of names in ``status.disruptedPods``, like in the API server. If there are more, none is read."""
 
 _LARGEST_DISRUPTED: Final = 1 << 20
-"""Maximum bytes of ``status.disruptedPods``: about twice the size of ``MOST_DISRUPTED`` names of maximum length."""
+"""Maximum bytes of ``status.disruptedPods``: about twice the size of ``MOST_DISRUPTED`` names of maximum length.
+
+If there are more, no name is read.
+"""
 
 _ALWAYS_ALLOW: Final = "AlwaysAllow"
 

@@ -288,7 +288,10 @@ def projected(kind: Kind[Any], document: Mapping[str, Any], node_annotations: Co
 
 
 def _projected(schema: Schema, value: Any, annotations: Collection[str]) -> Any:
-    """Return the value reduced to its schema, or ``_ABSENT`` if the value does not fit the schema."""
+    """Return the value reduced to its schema, or ``_ABSENT`` if the value does not fit the schema.
+
+    ``annotations``: keys of the annotations that are kept in addition to Homeport's own.
+    """
     if value is None:
         return None
     if schema is SCALAR:

@@ -29,7 +29,7 @@ from app.kube.resource_v1 import (
 )
 
 _LONGEST_NAME: Final = 317
-"""Maximum characters of an extended resource's name, including its domain."""
+"""Maximum characters of an extended resource's name, including its domain. A longer name is read as empty."""
 
 
 class _AttributeObject(Struct, rename={"whole": "int", "truth": "bool"}):

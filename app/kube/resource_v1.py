@@ -24,7 +24,10 @@ MOST_REQUESTS: Final = 32
 """Maximum number of requests, and of constraints, of one claim, as in the API server."""
 
 MOST_SELECTORS: Final = 32
-"""Maximum number of selectors of a request, as in the API server."""
+"""Maximum number of selectors of a request, as in the API server.
+
+The selectors of a DeviceClass are limited only in bytes, to ``MOST_SELECTORS`` times ``LARGEST_PART``.
+"""
 
 MOST_RESULTS: Final = 32
 """Maximum number of devices allocated to a claim, as in the API server."""

@@ -174,7 +174,7 @@ class LabelSelectorObject(Struct, rename="camel"):
 
 
 def of_labels(labels: Mapping[str, str | None]) -> Selector:
-    """Return the selector for a map of labels, the form in Services and ReplicationControllers.
+    """Return the selector for a map of labels, such as the selector of a Service or ReplicationController.
 
     The map is not validated, as in Go's ``labels.SelectorFromSet``.
     """
