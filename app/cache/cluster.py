@@ -399,7 +399,7 @@ class Cluster:
         return pod
 
     def delete_pod(self, key: ObjectKey, uid: str = "") -> None:
-        """Remove a pod. With ``uid``, remove it only if it has this UID."""
+        """Remove a pod, and remember its UID as deleted. If ``uid`` is not empty, remove only a pod with this UID."""
         known = self.pod(*key)
         self._deleted.add(uid or (known.uid if known is not None else ""))
         if known is not None and uid in ("", known.uid):
@@ -456,7 +456,7 @@ class Cluster:
         return self.pod(*key)
 
     def is_placed_or_nominated(self, uid: str, key: ObjectKey) -> bool:
-        """Return true if the pod is on a node or nominated. Otherwise ``without`` has no effect."""
+        """Return true if the pod has this UID, and is on a node or nominated. Otherwise ``without`` has no effect."""
         known = self._seen(key)
         return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
 
