@@ -137,9 +137,10 @@ def _counts(constraint: TopologySpreadConstraint, rejecting: Collection[str]) ->
 
 
 def _several_plugins(judgement: Judgement) -> Iterator[str]:
-    """Yield a sentence about the nodes with the fewest rejecting plugins, if each has at least two.
+    """If each node is rejected by at least two plugins, yield a sentence about the smallest set of rejecting plugins.
 
-    Plugins that can reject for one cause, such as a cordon or a missing claim, count as one.
+    Of equally small sets, it is the one with the most nodes. Plugins that can reject for one cause, such as a cordon or
+    a missing claim, count as one.
     """
     nodes: dict[tuple[str, ...], int] = {}
     for statuses, names in judgement.by_reasons().items():

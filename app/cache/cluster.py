@@ -275,12 +275,12 @@ class Cluster:
         return self.others.kind_version(kind)
 
     def mark_unreadable(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
-        """Record that an object exists but cannot be decoded. Its last known version stays in the snapshot."""
+        """Record that an object cannot be decoded or stored. Its last known version stays in the snapshot."""
         self.unreadable.add(kind, key, cause)
         self._touch(kind, key)
 
     def mark_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Record that an object that could not be decoded was deleted, or can be decoded now."""
+        """Record that an unreadable object was deleted, or can be decoded and stored now."""
         self.unreadable.discard(kind, key)
         self._touch(kind, key)
 
