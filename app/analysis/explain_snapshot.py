@@ -156,7 +156,7 @@ class ExplainSnapshot:
         return {plugin: why for plugin, why in self.not_usable(profile, pod).items() if plugin in judges}
 
     def not_usable(self, profile: str, pod: Pod | None = None) -> Mapping[str, str]:
-        """Like ``not_judged``, but also with plugins that are not filters, such as DefaultPreemption."""
+        """Like ``not_judged``, but include plugins that are not filters, such as DefaultPreemption."""
         known = self._profiles[profile]
         reasons = dict(known.never_judged)
         if not self.is_own and not self.cluster.unreadable:

@@ -42,7 +42,10 @@ class Impossibilities:
         self._judge = judge
 
     def steps(self, pod: Pod, judgement: Judgement, has_remedy: bool, sentences: list[str]) -> Iterator[None]:
-        """Add the sentences about a pod that fits no node. ``has_remedy``: true if a single change opens nodes."""
+        """Add the sentences about a pod that fits no node.
+
+        ``has_remedy``: true if a single change opens nodes. Then only requests and ``minDomains`` are checked.
+        """
         if all(any(it.plugin == _FIT for it in statuses) for statuses in judgement.by_reasons()):
             yield from self._too_large(pod, sentences)
         hard = [it for it in pod.spec.spread if it.when_unsatisfiable == DO_NOT_SCHEDULE]

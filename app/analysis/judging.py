@@ -172,7 +172,7 @@ class Judge:
             return [info.with_pods(pods) if (pods := self._nominated_to(info.name, pod)) else info for info in known]
 
     def _nominated_to(self, name: str, pod: Pod) -> Sequence[Pod]:
-        """Return the pods that are nominated to a node, if ``pod`` must leave room for them there."""
+        """Return the nominated pods for which ``pod`` must leave room on the node ``name``."""
         return self._filters.nominated_to(name, pod) if name in self._filters.nominations.nominated_nodes else ()
 
     def _judge(self, pod: Pod, names: Sequence[str], judgement: Judgement) -> None:

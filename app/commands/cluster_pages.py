@@ -120,7 +120,7 @@ class ClusterConnection:
     """Connection to the API server of a cluster, for a single command without an event loop."""
 
     def __init__(self, login: Login) -> None:
-        """Check the credentials. Raises ``CredentialsError``."""
+        """Load the credentials, without a request to the API server. Raises ``CredentialsError``."""
         self.login: Final = login
         self._credentials = login.credentials()  # called only once, because it can run an exec plugin
 
