@@ -208,7 +208,7 @@ class ExplainSnapshot:
         return all(states[repr(kind)].synced for kind in (PODS, NODES))
 
     def age(self) -> float:
-        """Return the seconds since the last contact for pods or for nodes, the longer time; 0 for a saved cluster."""
+        """Return the larger ``FeedState.age`` of pods and nodes: seconds since contact; 0 for a saved cluster."""
         states = self._feed.states()
         return max(states[repr(kind)].age for kind in (PODS, NODES))
 
