@@ -158,7 +158,7 @@ def _lint(arguments: argparse.Namespace, _: Ask) -> int:
 
 
 def _flush() -> None:
-    """Flush standard output; end the process by SIGPIPE if it is a pipe without a reader.
+    """Flush standard output. If it is a pipe without a reader, end the process by SIGPIPE.
 
     Python starts without ``sys.stdout`` if the file descriptor is closed.
     """

@@ -215,7 +215,7 @@ def _decoded(line: bytes) -> _Case:
 
 
 def _name_of(line: bytes) -> str:
-    """Return the name of a case, even if its other fields are invalid; empty if it cannot be read."""
+    """Return the name of a case, even if its other fields are invalid; empty if no name can be read."""
     try:
         return _CASE_NAME.decode(line).name
     except _UNREADABLE:

@@ -156,7 +156,7 @@ class ExplainSnapshot:
         return {plugin: why for plugin, why in self.not_usable(profile, pod).items() if plugin in judges}
 
     def not_usable(self, profile: str, pod: Pod | None = None) -> Mapping[str, str]:
-        """Like ``not_judged``, for all plugins of the profile, not only for filters."""
+        """Like ``not_judged``, but include plugins that are not filters, such as DefaultPreemption."""
         known = self._profiles[profile]
         reasons = dict(known.never_judged)
         if not self.is_own and not self.cluster.unreadable:
@@ -170,7 +170,7 @@ class ExplainSnapshot:
         return reasons
 
     def _problem_of(self, kind: Kind[Any], state: FeedState | None) -> str:
-        """Return why the snapshot does not have the current objects of the kind; empty if it has them."""
+        """Return why a separate snapshot lacks current objects of a kind; empty if it has them or without ``state``."""
         resource = guessed_plural(kind)
         if state is not None and state.state == "forbidden":
             return f"no permission to list and watch {'.'.join(filter(None, (resource, group_of(kind))))}"
@@ -208,7 +208,7 @@ class ExplainSnapshot:
         return all(states[repr(kind)].synced for kind in (PODS, NODES))
 
     def age(self) -> float:
-        """Return the seconds since the last contact with the API server, for pods or for nodes: the longer time."""
+        """Return the larger ``FeedState.age`` of pods and nodes: seconds since contact; 0 for a saved cluster."""
         states = self._feed.states()
         return max(states[repr(kind)].age for kind in (PODS, NODES))
 

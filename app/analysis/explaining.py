@@ -46,7 +46,7 @@ MOST_SECONDS: Final = 1.0
 _FINISHED: Final = " (finished pods are not in the snapshot)"
 _FIT: Final = "NodeResourcesFit"
 _GATED: Final = unresolvable("waiting for scheduling gates").by("SchedulingGates")
-"""Rejection of a gated pod whose profile leaves its gates to kube-scheduler."""
+"""Rejection of a gated pod whose profile does not run SchedulingGates, so that kube-scheduler checks the gates."""
 
 
 class RejectedNodes(Struct, frozen=True):
@@ -214,7 +214,7 @@ class Explainer:
             return inquiry.deciding.explain(pod, Candidates.of(cluster.nodes), inquiry.not_judged)
 
     def _explain_others(self, inquiry: _Inquiry) -> dict[str, Explanation]:
-        """Return the explanations of judged plugins that the profile does not run."""
+        """Return the explanations of plugins that the profile does not run, except plugins in ``not_judged``."""
         without = {*inquiry.deciding.plugins, *inquiry.not_judged}
         with inquiry.judge().seen(inquiry.known):
             return inquiry.framework.explain(inquiry.known, Candidates.of(self._cluster.nodes), without=without)
@@ -296,7 +296,7 @@ class _Inquiry:
         return {**self._unknown, **self.judgement.faults}
 
     def judge(self, ignored: Collection[str] = ()) -> Judge:
-        """Create a judge without the plugins ``ignored`` and those that give no verdict."""
+        """Create a judge that leaves out the plugins ``ignored`` and those in ``not_judged``."""
         without = {*ignored, *self.not_judged}
         return Judge(self.framework, self._snapshot.cluster, without, self._snapshot.in_flight())
 

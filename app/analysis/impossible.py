@@ -42,7 +42,10 @@ class Impossibilities:
         self._judge = judge
 
     def steps(self, pod: Pod, judgement: Judgement, has_remedy: bool, sentences: list[str]) -> Iterator[None]:
-        """Add the sentences about a pod that fits no node. ``has_remedy``: true if a single change opens nodes."""
+        """Add the sentences about a pod that fits no node.
+
+        ``has_remedy``: true if a single change opens nodes. Then only requests and ``minDomains`` are checked.
+        """
         if all(any(it.plugin == _FIT for it in statuses) for statuses in judgement.by_reasons()):
             yield from self._too_large(pod, sentences)
         hard = [it for it in pod.spec.spread if it.when_unsatisfiable == DO_NOT_SCHEDULE]
@@ -137,9 +140,10 @@ def _counts(constraint: TopologySpreadConstraint, rejecting: Collection[str]) ->
 
 
 def _several_plugins(judgement: Judgement) -> Iterator[str]:
-    """Yield a sentence about the nodes with the fewest rejecting plugins, if each has at least two.
+    """If each node is rejected by at least two plugins, yield a sentence about the smallest set of rejecting plugins.
 
-    Plugins that can reject for one cause, such as a cordon or a missing claim, count as one.
+    Of equally small sets, it is the one with the most nodes. Plugins that can reject for one cause, such as a cordon or
+    a missing claim, count as one.
     """
     nodes: dict[tuple[str, ...], int] = {}
     for statuses, names in judgement.by_reasons().items():

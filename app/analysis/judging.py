@@ -166,13 +166,13 @@ class Judge:
             yield
 
     def with_nominated(self, pod: Pod, names: Sequence[str]) -> list[NodeInfo]:
-        """Return nodes as the filters get them: without the pod, and with the added and nominated pods."""
+        """Return the known nodes of ``names``, without ``pod`` and with the judge's added pods and nominated pods."""
         with self.seen(pod):
             known = [info for name in names if (info := self._cluster.nodes.get(name)) is not None]
             return [info.with_pods(pods) if (pods := self._nominated_to(info.name, pod)) else info for info in known]
 
     def _nominated_to(self, name: str, pod: Pod) -> Sequence[Pod]:
-        """Return the pods that are nominated to a node and count there when ``pod`` is filtered."""
+        """Return the nominated pods for which ``pod`` must leave room on the node ``name``."""
         return self._filters.nominated_to(name, pod) if name in self._filters.nominations.nominated_nodes else ()
 
     def _judge(self, pod: Pod, names: Sequence[str], judgement: Judgement) -> None:
@@ -240,7 +240,7 @@ class Judge:
         rejections: dict[str, list[Status]],
         judgement: Judgement,
     ) -> None:
-        """Judge nodes again with the pods that are nominated there. As in kube-scheduler, both verdicts must pass."""
+        """Judge each node with nominated pods again, with these pods. As in kube-scheduler, it must pass both times."""
         for name in candidates.names if self._filters.nominations.nominated_nodes else ():
             if not (pods := self._nominated_to(name, pod)):
                 continue

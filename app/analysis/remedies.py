@@ -25,13 +25,13 @@ from app.kube.core_v1 import Pod
 from app.runtime.registry import KUBE_SCHEDULER_DEFAULTS
 
 MOST_SHOWN: Final = 5
-"""Maximum number of remedies of one explanation."""
+"""Maximum number of remedies that are shown for one pod."""
 
 MOST_TRIED: Final = 24
-"""Maximum number of changes that are judged for one explanation."""
+"""Maximum number of changes that are judged for one pod."""
 
 _MOST_OF_A_SORT: Final = 12
-"""Maximum number of changes of one sort that are judged for one explanation."""
+"""Maximum number of changes with one ``Change.sort`` that are judged for one pod."""
 
 _MOST_NAMED: Final = 10
 """Maximum number of nodes that are named for a remedy."""

@@ -30,7 +30,7 @@ class SchedulerReason(Struct, frozen=True):
 class SchedulerMessage(Struct, frozen=True):
     """Message of kube-scheduler on a pod. ``since``: RFC 3339 time from which the pod is unschedulable.
 
-    ``nodes``: number of nodes in the message; 0 if the message has another form. ``differences``: sentences on the
+    ``nodes``: N in ``0/N nodes are available``; 0 if the message has another form. ``differences``: sentences on the
     differences from the present judgement.
     """
 
@@ -44,8 +44,8 @@ class SchedulerMessage(Struct, frozen=True):
 def compared(pod: Pod, judgement: Judgement, not_judged: int) -> SchedulerMessage | None:
     """Return the message on the pod, compared with a judgement; ``None`` if kube-scheduler has written none.
 
-    ``not_judged``: number of filters without a verdict in the judgement. The message has only the first reason
-    of each node, and can be older than the judgement.
+    ``not_judged``: number of filters without a verdict in the judgement. The message has only the reasons of the first
+    plugin that rejects a node, and can be older than the judgement.
     """
     message = pod.waiting.message
     if not message:
@@ -70,7 +70,7 @@ def _counts(judgement: Judgement) -> Mapping[str, int]:
 
 
 def split(message: str) -> tuple[int, list[SchedulerReason]]:
-    """Return the number of nodes in the message, and its reasons, without the messages of PostFilter plugins.
+    """Return N of ``0/N nodes are available``, and the reasons, without the messages of PostFilter plugins.
 
     A reason without a number is from PreFilter, and applies to all nodes. For a message of another form, return 0 and
     no reasons. The last reason of a truncated message can be incomplete.
@@ -87,7 +87,10 @@ def split(message: str) -> tuple[int, list[SchedulerReason]]:
 def _differences(
     nodes: int, reasons: Sequence[SchedulerReason], judgement: Judgement, not_judged: int, *, is_cut: bool
 ) -> Sequence[str]:
-    """Return the differences as sentences. ``is_cut``: the last reason is truncated, and is not compared."""
+    """Return sentences on the differences between the message and the judgement.
+
+    Reasons are compared only if ``not_judged`` is 0. ``is_cut``: the last reason is truncated, and is not compared.
+    """
     differences = []
     if nodes and judgement.feasible:
         rest = ", as far as judged here" if not_judged else ""

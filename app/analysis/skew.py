@@ -43,7 +43,7 @@ MOST_DOMAINS: Final = 50
 
 FRESH_SECONDS: Final = 15.0
 PAUSE_FACTOR: Final = 50.0
-"""A count is used for this many times its processor time, but at least for ``FRESH_SECONDS``.
+"""A count is reused for ``PAUSE_FACTOR`` times the processor time that it took, at least for ``FRESH_SECONDS``.
 
 So counting takes at most 2 % of the time.
 """

@@ -58,7 +58,7 @@ class SkewEstimate:
         self._pods = PodsByLabels()
 
     def collecting(self) -> Iterator[None]:
-        """Collect all workloads with constraints, and count the pods on nodes, in short steps."""
+        """In short steps, collect workloads with constraints and count pods on nodes, both without terminating pods."""
         for number, pod in enumerate(self._cluster.pods()):
             if not pod.terminating:
                 self._pods.add(pod)

@@ -48,7 +48,7 @@ LONGEST_NOTE: Final = 900
 
 _STEP: Final = 1024
 _SELECTION: Final = frozenset({"NodeAffinity", "NodeName"})
-"""Plugins that reject nodes that the pod itself excludes."""
+"""Plugins that reject a node because of the pod's node selector, node affinity or ``nodeName``."""
 
 _WELL_KNOWN: Final = ("topology.kubernetes.io/", "kubernetes.io/")
 """Prefixes that a note omits from label keys."""
@@ -201,7 +201,7 @@ def _reasons(
     judgement: Judgement,
     reasons: list[Reasons],
 ) -> Iterator[None]:
-    """Add, for each constraint in ``blocking``, the main reason in each domain where all judged nodes are rejected."""
+    """Add to ``reasons``, for each constraint in ``blocking``, the main reasons that ``_reasons_by_domain`` finds."""
     groups = judgement.by_reasons()
     for limit, domain_of in zip(limits, values, strict=True):
         if limit in blocking:

@@ -117,7 +117,7 @@ class InTreeVerdictReader:
         return self._cluster.nodes.get(name)
 
     def _snapshot_has_fields(self, core: CoreV1) -> bool:
-        """Return True if the snapshot has all fields that ``core`` decodes."""
+        """Return True if ``core`` decodes only fields of the snapshot that are used, see ``extras``."""
         return core.extras <= self._extras
 
     async def _read_alone(self, read: Callable[[UncachedReader], Awaitable[T | None]]) -> T | None:

@@ -275,12 +275,12 @@ class Cluster:
         return self.others.kind_version(kind)
 
     def mark_unreadable(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
-        """Record that an object exists but cannot be decoded. Its last known version stays in the snapshot."""
+        """Record that an object cannot be decoded or stored. Its last known version stays in the snapshot."""
         self.unreadable.add(kind, key, cause)
         self._touch(kind, key)
 
     def mark_readable(self, kind: Kind[Any], key: ObjectKey) -> None:
-        """Record that an object that could not be decoded was deleted, or can be decoded now."""
+        """Record that an unreadable object was deleted, or can be decoded and stored now."""
         self.unreadable.discard(kind, key)
         self._touch(kind, key)
 
@@ -399,7 +399,7 @@ class Cluster:
         return pod
 
     def delete_pod(self, key: ObjectKey, uid: str = "") -> None:
-        """Remove a pod. With ``uid``, remove it only if it has this UID."""
+        """Remove a pod, and remember its UID as deleted. If ``uid`` is not empty, remove only a pod with this UID."""
         known = self.pod(*key)
         self._deleted.add(uid or (known.uid if known is not None else ""))
         if known is not None and uid in ("", known.uid):
@@ -456,7 +456,7 @@ class Cluster:
         return self.pod(*key)
 
     def is_placed_or_nominated(self, uid: str, key: ObjectKey) -> bool:
-        """Return true if the pod is on a node or nominated. Otherwise ``without`` has no effect."""
+        """Return true if the pod has this UID, and is on a node or nominated. Otherwise ``without`` has no effect."""
         known = self._seen(key)
         return known is not None and uid in ("", known.uid) and bool(known.node_name or known.nominated_node_name)
 

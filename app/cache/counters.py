@@ -97,7 +97,7 @@ Entry = TypeVar("Entry", bound=SteppedEntry)
 def run_prepared(ask: Callable[[], Answer]) -> Answer:
     """Call ``ask`` until it does not raise ``Unprepared``, and return its result.
 
-    All steps of each ``Unprepared`` run at once, so this function must be used only outside of an event loop.
+    All steps of each ``Unprepared`` run at once. So do not call it in the service's event loop, which would be blocked.
     """
     while True:
         try:

@@ -8,10 +8,10 @@ from app.cache.changes import NodeChanges
 
 
 class Expiries:
-    """Time of the earliest expiry of a verdict, for each node and plugin.
+    """Earliest time at which a cached verdict expires, for each node and plugin.
 
-    Only the earliest time of a node and a plugin is stored. When it is reached, the node is evaluated again, and that
-    evaluation adds the next time.
+    Later times are not stored: after the earliest one, the node is evaluated again, and this evaluation adds the next
+    time.
     """
 
     def __init__(self, node_changes: NodeChanges) -> None:
@@ -20,7 +20,7 @@ class Expiries:
         self._next = inf
 
     def add(self, node: str, plugin: str, until: float) -> None:
-        """Add the time at which a verdict of the plugin on the node expires.
+        """Add the time at which a verdict of the plugin on the node expires, unless an earlier time is stored.
 
         ``until``: seconds since 1970; ``inf`` for a verdict that does not expire.
         """

@@ -23,7 +23,7 @@ from app.kube.selectors import Selector
 V = TypeVar("V")
 
 Moves = Mapping[ObjectKey, tuple[Pod | None, Pod | None]]
-"""Affected pods by key: (version in the cluster, version in the overlay). ``None``: the pod is absent there."""
+"""Pods that an overlay changes, by key: (version in the cluster, version in the overlay). ``None``: absent there."""
 
 _NOT_REPLACED: Final = object()
 _NOTHING_REPLACED: Final[Mapping[str, Node]] = {}

@@ -91,7 +91,7 @@ class Selection:
         return ENTRY_BYTES + key + COUNT_BYTES * (len(self.nodes) + len(self.groups))
 
     def join(self, group: Group) -> None:
-        """Add a matching group, which then reports its changes here. Call this only while ``domains`` is empty."""
+        """Add a matching group; its changes then also change this selection. Use only while ``domains`` is empty."""
         group.selections[self] = None
         self.groups[group] = None
         nodes = self.nodes

@@ -89,7 +89,7 @@ class Eligibility:
             topology.place(name, node.labels.get(topology.key, ""))
 
     def update(self, name: str, node: Node | None) -> None:
-        """Apply a change of a node to all topologies. ``node``: its new version; ``None`` if it was deleted."""
+        """Apply a change of a node to the rule's topologies. ``node``: its new version; ``None`` if it was deleted."""
         labels = node.labels if node is not None and self.includes(node) else None
         if labels is None and self._complete is not None and name not in self._complete.domain:
             return
@@ -161,7 +161,7 @@ class Topology:
         self.sizes[value] = self.sizes.get(value, 0) + 1
 
     def move(self, name: str, new: str | None) -> None:
-        """Move a node and the counts of its pods to the domain ``new``; ``None``: remove the node."""
+        """Add or move a node, with the counts of its pods, to the domain ``new``; ``None``: remove the node."""
         old = self.domain.get(name)
         if old == new:
             return

@@ -22,7 +22,7 @@ class UnreadableObjects(dict[Kind[Any], dict[ObjectKey, str]]):
     __slots__ = ()
 
     def add(self, kind: Kind[Any], key: ObjectKey, cause: str) -> None:
-        """Add an object, or replace its error message. ``cause``: the message of the decoder."""
+        """Add an object, or replace its error message. ``cause``: the message."""
         self.setdefault(kind, {})[key] = cause
 
     def discard(self, kind: Kind[Any], key: ObjectKey) -> None:

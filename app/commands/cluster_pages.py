@@ -120,7 +120,7 @@ class ClusterConnection:
     """Connection to the API server of a cluster, for a single command without an event loop."""
 
     def __init__(self, login: Login) -> None:
-        """Check the credentials. Raises ``CredentialsError``."""
+        """Load the credentials, without a request to the API server. Raises ``CredentialsError``."""
         self.login: Final = login
         self._credentials = login.credentials()  # called only once, because it can run an exec plugin
 
@@ -314,7 +314,7 @@ def by_port_forward(connection: ClusterConnection, namespace: str, missed: list[
 def _check_namespaces(what: str, candidates: Iterable[_Metadata]) -> None:
     """Raise ``CommandError`` if the candidates are in several namespaces, so that the user must choose one.
 
-    Every user who can create a Service or a pod in a namespace can give it Homeport's labels.
+    Trying all of them would be unsafe: whoever can create a Service or a pod can give it Homeport's labels.
     """
     namespaces = sorted({it.namespace for it in candidates})
     if len(namespaces) > 1:

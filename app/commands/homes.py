@@ -97,7 +97,7 @@ def owner_of(server: Pages, namespace: str, text: str) -> OwnerArgument:
 
 
 def _parsed(text: str) -> tuple[str, str, str]:
-    """Return kind, name and ordinal of an owner as the user wrote it. Raises ``UsageError``."""
+    """Return kind, name and ordinal (empty if none) of an owner, as the user wrote them. Raises ``UsageError``."""
     parts = text.split("/")
     sound = 1 < len(parts) <= _PARTS and all(map(is_segment, parts))
     if not sound or (len(parts) == _PARTS and not _ORDINAL.fullmatch(parts[-1])):
