@@ -91,11 +91,12 @@ class FallbackTable:
         return known is not None and bool(known.relaxed)
 
     def judged(self, pod: Pod, profile: str, alone: Collection[str], now: float) -> str:
-        """Record the constraints that are each the only reason why a node does not fit. If none is relaxed, relax one.
+        """Record the constraints that are each the only reason why a node does not fit. If none of them is
+        relaxed, relax the one that has blocked the pod longest, if that is at least ``after`` seconds (see ``enable``).
 
-        It is the one that has blocked the pod longest, if its time is over. Return its topology key, or "" if no
-        constraint becomes soft by this call. ``alone``: topology keys of the recorded constraints. All others are
-        forgotten, and their time starts anew.
+        Return the topology key of the constraint that this call relaxes, or "" if it relaxes none. ``alone``: topology
+        keys of the constraints to record. All others are forgotten. If one of them blocks the pod again, its time
+        counts from then on.
         """
         after = self._after.get(profile)
         if after is None or not alone:

@@ -21,7 +21,8 @@ class Reservations(Protocol):
         ...
 
     def proceed(self, uid: str) -> None:
-        """End the reservation; called when the pod no longer waits, because it was allowed, rejected or cancelled.
+        """Count the pod as in flight again; its resources stay reserved. Called when the pod no longer waits, because
+        it was allowed or rejected, or because the wait was cancelled.
 
         Can be called more than once for a pod.
         """

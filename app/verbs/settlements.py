@@ -1,6 +1,7 @@
-"""Waits until binds in flight settle, without deadlocks between binds that wait for each other.
+"""Waits until binds in flight are sent or settle, without deadlocks between binds that wait for each other.
 
-A bind settles when it has succeeded or failed, or when its pod begins to wait at Permit.
+A bind is sent when the check before its Binding has passed. It settles when it has succeeded or failed, or when its pod
+begins to wait at Permit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ENTANGLED: Final = "this bind and other binds in flight wait for each other"
 
 
 class Settlements:
-    """Waits for binds to settle. ``count``: number of times that a bind has settled so far.
+    """Waits for binds to be sent or to settle. ``count``: number of times that a bind has settled so far.
 
     ``batches``: delays Bindings, except while a bind waits here.
     """
@@ -28,16 +29,25 @@ class Settlements:
         self._batches = batches
         self._assumed = assumed
         self._blocked: set[str] = set()
+        self._sent: set[str] = set()
         self._settled = asyncio.Event()
+        self._moved = asyncio.Event()
         assumed.on_settled(self._settle)
 
+    def sent(self, uid: str) -> None:
+        """Note that the Binding of a pod is sent now. Then its bind settles without waiting for another bind."""
+        self._sent.add(uid)
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    def all_sent(self, uid: str) -> bool:
+        """Return true if each bind in flight, except that of the pod ``uid``, was sent."""
+        assumed = self._assumed
+        return all(it.uid in self._sent or assumed.is_unclear(it.uid) for it in assumed.in_flight() if it.uid != uid)
+
     async def wait_next(self, seconds: float) -> None:
-        """Wait until any bind in flight has settled. Raises ``NotBound`` after ``seconds``."""
-        with self._batches.awaited():
-            try:
-                await asyncio.wait_for(self._settled.wait(), seconds)
-            except TimeoutError:
-                raise NotBound(unschedulable(UNSETTLED)) from None
+        """Wait until any bind in flight is sent or has settled. Raises ``NotBound`` after ``seconds``."""
+        await self._wait(self._moved, seconds)
 
     async def wait_next_after(self, count: int, uid: str, seconds: float) -> None:
         """Like ``wait_next``, for a pod whose own bind (``uid``) is in flight.
@@ -51,12 +61,21 @@ class Settlements:
             raise NotBound(unschedulable(ENTANGLED))
         self._blocked.add(uid)
         try:
-            await self.wait_next(seconds)
+            await self._wait(self._settled, seconds)
         finally:
             self._blocked.discard(uid)
+
+    async def _wait(self, event: asyncio.Event, seconds: float) -> None:
+        with self._batches.awaited():
+            try:
+                await asyncio.wait_for(event.wait(), seconds)
+            except TimeoutError:
+                raise NotBound(unschedulable(UNSETTLED)) from None
 
     def _settle(self) -> None:
         self.count += 1
         self._blocked.clear()  # all waiting binds continue, and check again
-        self._settled.set()
-        self._settled = asyncio.Event()
+        self._sent.intersection_update(it.uid for it in self._assumed.in_flight())
+        for event in (self._settled, self._moved):
+            event.set()
+        self._settled, self._moved = asyncio.Event(), asyncio.Event()

@@ -3,7 +3,8 @@
 A Binding that could violate a hard constraint is never sent.
 
     1  check the node and assume the pod on it, without an await in between; if the result of the check depends
-       on another bind in flight, wait until a bind settles, and repeat
+       on another bind in flight, first wait until all binds in flight are sent; the pod is then assumed, and waits
+       until the result no longer depends on them
     2  reserve, permit (the pod can wait there), check again, pre-bind, check again
     3  bind: the check is passed down, and repeated immediately before the POST is sent
     4  after success: the pod stays assumed until the watch, or a read after a while, shows whether it is bound
@@ -43,6 +44,7 @@ from app.wire.extender_v1 import BindingArgs
 from app.writes.bind_guard import BindClearance, NotBound, NotYet, passed_down
 
 UNCLEAR: Final = "the outcome of the binding is unknown"
+BOUND_BY_ANOTHER: Final = "the pod was bound by another client"
 RESERVED: Final = "the result depends on pods still waiting at Permit"
 
 
@@ -149,36 +151,61 @@ class Transaction:
     async def _assumed(self) -> tuple[Pod, CycleState]:
         """Check the node and assume the pod on it, without an ``await`` in between.
 
-        Return the pod, and the state of the filters in this check.
+        If the result of the check depends on binds in flight, the pod is assumed once all of them are sent, so that
+        filter can count it for the next pod. Then wait until the result no longer depends on them. Return the pod, and
+        the state of the filters in the last check.
 
-        After each wait, the pod is looked up again and the node is checked again. The check counts pods at Permit like
-        bound pods, because this pod might have to wait there together with them. After Permit, the check is repeated.
+        After each wait, the node is checked again, and as long as the pod is not assumed, the pod is looked up again.
+        The check counts pods at Permit like bound pods, because this pod might have to wait there together with them.
+        After Permit, the check is repeated.
         """
-        while True:
-            pod, state = await decide_prepared(self._recheck_pending)
-            if state is not None:
-                self._cluster.assume(pod, self._node_name)
-                self._due.arrived(pod.uid)
-                if not self._cluster.assumed.reserved():
-                    self._valid_generation = self._cluster.generation
-                return pod, state
+        pod, state, certain = await decide_prepared(self._recheck_pending)
+        while not certain and not self._settlements.all_sent(pod.uid):
             await self._settlements.wait_next(self._seconds_left())
+            pod, state, certain = await decide_prepared(self._recheck_pending)
+        self._cluster.assume(pod, self._node_name)
+        self._due.arrived(pod.uid)
+        try:
+            while not certain:
+                await self._until_others_settled(pod)
+                state, certain = await decide_prepared(partial(self._recheck_assumed, pod))
+        except BaseException:
+            self._cluster.forget(pod.uid)
+            raise
+        if not self._cluster.assumed.reserved():
+            self._valid_generation = self._cluster.generation
+        return pod, state
 
-    def _recheck_pending(self) -> tuple[Pod, CycleState | None]:
-        """Return the pod, and the result of ``_recheck`` with the pods of all binds in flight as ``uncertain``.
+    def _recheck_pending(self) -> tuple[Pod, CycleState, bool]:
+        """Return the pod, and the result of ``_recheck_in_flight``.
 
         Raises ``NotBound`` if the pod is already bound, and the exceptions of ``Target.pod`` and ``_recheck``.
         """
         pod = self._target.pod()
         if pod.node_name:
-            raise NotBound(error("the pod was bound by another client"))
-        return pod, self._recheck(pod, self._cluster.assumed.in_flight())
+            raise NotBound(error(BOUND_BY_ANOTHER))
+        return pod, *self._recheck_in_flight(pod)
 
-    def _recheck(self, pod: Pod, uncertain: Sequence[Pod]) -> CycleState | None:
-        """Run the filters for the pod on its node, and return their state.
+    def _recheck_assumed(self, pod: Pod) -> tuple[CycleState, bool]:
+        """Return the result of ``_recheck_in_flight``.
 
-        Return ``None`` if the filters pass with all ``uncertain`` pods bound, but might reject the node without some of
-        these pods. Raises ``NotBound`` if the filters reject the node. Can raise ``PluginError`` and ``Unprepared``.
+        Raises ``NotBound`` if the watch shows that the pod was deleted or bound, and the exceptions of ``_recheck``.
+        """
+        if self._cluster.assumed.get(pod.uid) is None:
+            self._target.pod()
+            raise NotBound(error(BOUND_BY_ANOTHER))
+        return self._recheck_in_flight(pod)
+
+    def _recheck_in_flight(self, pod: Pod) -> tuple[CycleState, bool]:
+        """Return the result of ``_recheck`` with the pods of all binds in flight as ``uncertain``."""
+        self._settled_count = self._settlements.count
+        return self._recheck(pod, self._cluster.assumed.in_flight())
+
+    def _recheck(self, pod: Pod, uncertain: Sequence[Pod]) -> tuple[CycleState, bool]:
+        """Run the filters for the pod on its node, with all ``uncertain`` pods bound. Return the state of the filters.
+
+        Also return false if the filters might reject the node without some of these pods. Raises ``NotBound`` if the
+        filters reject the node. Can raise ``PluginError`` and ``Unprepared``.
         """
         state = CycleState()
         others = [it for it in uncertain if it.uid != pod.uid]
@@ -186,7 +213,7 @@ class Transaction:
             recheck = self._framework.at_bind.recheck(state, pod, self._target.node(), others)
         if recheck.status.code is not Code.SUCCESS:
             raise NotBound(unschedulable(f"no longer possible: {recheck.status.message}"))
-        return state if recheck.certain else None
+        return state, recheck.certain
 
     async def _carry_out(self, pod: Pod, state: CycleState) -> None:
         """Run steps 2 and 3 of the module docstring. Raises ``NotBound`` or ``PluginError``."""
@@ -223,6 +250,7 @@ class Transaction:
             raise NotYet(partial(decide_prepared, partial(self._is_certain, pod))) from None
         if not certain:
             raise NotYet(partial(self._until_others_settled, pod))
+        self._settlements.sent(pod.uid)
 
     def _is_certain(self, pod: Pod) -> bool:
         """Return true if the check passes no matter which other binds succeed; false if it depends on binds in flight.
@@ -233,10 +261,11 @@ class Transaction:
         if self._cluster.generation == self._valid_generation:
             return True
         reserved = self._cluster.assumed.reserved()
-        if self._recheck(pod, (*self._cluster.assumed.in_flight(), *reserved)) is not None:
+        _, certain = self._recheck(pod, (*self._cluster.assumed.in_flight(), *reserved))
+        if certain:
             self._valid_generation = self._cluster.generation
             return True
-        if reserved and self._recheck(pod, reserved) is None:
+        if reserved and not self._recheck(pod, reserved)[1]:
             raise NotBound(unschedulable(RESERVED))
         self._settled_count = self._settlements.count
         return False

@@ -264,7 +264,8 @@ class NodeDrain:
         return ending
 
     def _record_placements(self) -> None:
-        """Store each placement in the record of the pod that left. Record evicted pods, and drop their placements.
+        """Store each placement in the record of the pod that left. Also record the pods that preemption evicts for the
+        placements, and drop the earlier placements of these pods.
 
         For budgets, a pod is healthy again once its new pod is placed.
         """

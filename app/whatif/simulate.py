@@ -98,7 +98,7 @@ def simulated(
 def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> ManifestPods:
     """Return the changes that the request makes. Raises ``RequestMistake``.
 
-    The existing pods without a node of the same workloads are among the added pods.
+    Existing pods of the same workloads that have no node are among the added pods.
     """
     scaled_titles = {_title(it.kind, it.namespace, it.name) for it in request.scale}
     titles = [_title_of(obj, request.namespace) for obj in request.objects]
@@ -132,9 +132,9 @@ def _changes_of(scratch: ScratchCluster, request: SimulationRequest) -> Manifest
 def _already_waiting(
     scratch: ScratchCluster, request: SimulationRequest, changes: ManifestPods
 ) -> Iterable[SimulatedPod]:
-    """Yield the existing pods without a node of the changed workloads, except Terminating pods and removed ones.
+    """Yield those existing pods of the changed workloads that have no node, except Terminating pods and removed ones.
 
-    The scheduler tries them before new pods of the same priority.
+    The scheduler tries the yielded pods before new pods of the same priority.
     """
     workloads = {it.workload for it in changes.added} | {_title(it.kind, it.namespace, it.name) for it in request.scale}
     leaving = {it.uid for it in changes.removed}

@@ -5,9 +5,9 @@ threads, and the Bindings of a batch share this cost. If four Bindings were sent
 until the window ends, their batch is full, or no further Binding joins it. Then they are sent one directly after the
 other. Their answers, and the writes of schedulers that follow, arrive together too.
 
-At a low rate, Bindings are sent at once. They are also sent at once while a request waits for the result of a bind, and
-for one second after. A held Binding would delay that request. A client that binds one pod after the other gains nothing
-from batches. So after two batches of one Binding in a row, Bindings are sent at once for one second.
+At a low rate, Bindings are sent at once. They are also sent at once while a request waits for a bind, because a held
+Binding would delay that request. A client that binds one pod after the other gains nothing from batches. So after two
+batches of one Binding in a row, Bindings are sent at once for one second.
 
 The decision is checked when the Binding is sent, after any delay here (``bind_guard``).
 """
@@ -30,10 +30,7 @@ MOST: Final = 16
 """Maximum number of Bindings in a batch. A full batch is sent before its window ends."""
 
 PAUSE_SECONDS: Final = 1.0
-"""Seconds during which no Binding is held.
-
-This time begins after a request has waited for the result of a bind, and after two batches of one Binding in a row.
-"""
+"""Seconds during which no Binding is held after two batches of one Binding in a row."""
 
 _SILENCE: Final = 0.5
 """Fraction of the window. If no Binding joins a batch for this fraction, the batch is sent before its window ends."""
@@ -70,17 +67,14 @@ class BindBatches:
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
-        """Context in which a request waits for the result of a bind.
-
-        On entry, held Bindings are released. No Binding is held within the context, nor for ``PAUSE_SECONDS`` after.
-        """
+        """Context in which a request waits for a bind. Held Bindings are released, and no Binding is held within it."""
         self._awaited += 1
-        self._release()
+        if self._held:
+            self._release_batch()
         try:
             yield
         finally:
             self._awaited -= 1
-            self._holds_from = self._clock() + PAUSE_SECONDS
 
     def _many(self) -> bool:
         now = self._clock()
@@ -107,20 +101,21 @@ class BindBatches:
         self._observe(self._clock() - began)
 
     def _look_again(self) -> None:
-        """Release the batch if its window has ended or no Binding joined for half a window; else check again later.
-
-        After two batches of one Binding in a row, also stop holding for ``PAUSE_SECONDS``.
-        """
+        """Release the batch if its window has ended or no Binding joined for half a window; else check again later."""
         now = self._clock()
         until = min(self._window_ends, self._joined + self._window * _SILENCE)
         if now < until:
             self._timer = asyncio.get_running_loop().call_later(until - now, self._look_again)
             return
+        self._release_batch()
+
+    def _release_batch(self) -> None:
+        """Release the batch. After two batches of one Binding in a row, also stop holding for ``PAUSE_SECONDS``."""
         self._single_batches = self._single_batches + 1 if len(self._held) == 1 else 0
         if (
             self._single_batches > 1
         ):  # one batch of a single Binding is tolerated, because the scheduler might have paused
-            self._single_batches, self._holds_from = 0, now + PAUSE_SECONDS
+            self._single_batches, self._holds_from = 0, self._clock() + PAUSE_SECONDS
         self._release()
 
     def _release(self) -> None:

@@ -215,12 +215,12 @@ class BindGuard:
             raise NotBound(error(f'the bind of pod "{pod}" has ended'))
         if not self._follows():
             raise NotYet(self._until_following)
-        clearance.check()
         problem = self._leadership.may_bind(pod.namespace)
         if problem:
             raise NotBound(error(problem))
         if not self._leadership.is_remembered(pod.spec.scheduler_name):
             raise NotYet(partial(self._until_remembered, pod.spec.scheduler_name, clearance.seconds_left))
+        clearance.check()  # last, because a check that passes tells other binds that the Binding is sent
 
     async def _until_remembered(self, scheduler_name: str, seconds_left: Callable[[], float]) -> None:
         problem = await self._leadership.remember(scheduler_name, seconds_left())

@@ -271,20 +271,37 @@ class TestInFlight:
 
     @staticmethod
     async def a_under_way() -> tuple[Bench, asyncio.Task[Result]]:
-        bench = Bench(*zones(), web("web-1", "n1"), web("web-2", "n2"), web("a"), web("b"))
+        bench = Bench(*zones(), web("web-1", "n1"), web("web-2", "n2"), *map(web, "abc"))
         return bench, await bench.start("a", "n3")
 
     @virtual_time
     async def test_b_waits_for_a_and_is_refused_if_it_fails(self) -> None:
         bench, a = await self.a_under_way()
         b = await bench.start("b", "n1")
-        assert ([("a", "n3")], {"a": "n3"}) == (bench.binder.under_way, bench.assumed)
+        assert ([("a", "n3")], {"a": "n3", "b": "n1"}) == (bench.binder.under_way, bench.assumed)
 
         bench.binder.answer("a", error("refused"))
 
         assert await a == ("bind_failed", "homeport: refused")
         assert await b == REFUSED
-        assert [] == bench.binder.under_way
+        assert ([], {}) == (bench.binder.under_way, bench.assumed)
+
+    @virtual_time
+    async def test_c_is_not_assumed_while_b_waits_for_a(self) -> None:
+        """One pod at a time is assumed before its bind is certain, so that such pods never wait for each other."""
+        bench, a = await self.a_under_way()
+        b = await bench.start("b", "n1")
+        c = await bench.start("c", "n2")
+        assert {"a": "n3", "b": "n1"} == bench.assumed
+
+        bench.binder.answer("a")
+        assert await a == BOUND
+        await settle()
+        assert [("b", "n1"), ("c", "n2")] == bench.binder.under_way
+        for name in "bc":
+            bench.binder.answer(name)
+
+        assert [BOUND, BOUND] == [await b, await c]
 
     @virtual_time
     async def test_a_succeeds_and_b_is_bound(self) -> None:

@@ -47,6 +47,34 @@ async def test_each_way_to_settle_wakes(how: str) -> None:
 
 
 @virtual_time
+async def test_a_binding_that_is_sent_wakes_those_whose_pod_is_not_assumed() -> None:
+    """A bind in flight waits for outcomes only."""
+    _, settlements = in_flight("ab")
+    pending = asyncio.create_task(settlements.wait_next(60.0))
+    assumed = await waiting(settlements, "a")
+
+    settlements.sent(UIDS["b"])
+    await settle()
+
+    assert (True, False) == (pending.done(), assumed.done())
+    assumed.cancel()
+
+
+def test_all_others_were_sent() -> None:
+    """One whose outcome is unknown was sent too; one that has settled no longer counts."""
+    assumed, settlements = in_flight("abc")
+    seen = [settlements.all_sent(UIDS["a"])]
+    settlements.sent(UIDS["b"])
+    seen.append(settlements.all_sent(UIDS["a"]))
+
+    assumed.doubt(UIDS["c"])
+    assert [False, False, True] == [*seen, settlements.all_sent(UIDS["a"])]
+    assumed.remove(UIDS["b"])
+    assumed.put(PODS["b"])
+    assert not settlements.all_sent(UIDS["a"])
+
+
+@virtual_time
 async def test_not_for_ever() -> None:
     _, settlements = in_flight("ab")
     started = now()

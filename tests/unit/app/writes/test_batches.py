@@ -132,19 +132,29 @@ async def test_who_waits_for_a_bind_lets_all_leave() -> None:
 
 
 @virtual_time
-async def test_nothing_is_held_for_a_moment_after_a_wait() -> None:
-    """Who depends on binds in flight is seldom alone: what would be held is what the next one waits for."""
+async def test_after_a_wait_bindings_are_held_again() -> None:
     bindings = Bindings()
     with bindings.batches.awaited():
         await bindings.come(2 * FEW)
-    await asyncio.sleep(PAUSE_SECONDS - 0.01)
 
-    await bindings.come(2 * FEW)
-    assert 4 * FEW == len(bindings.left)
-    await asyncio.sleep(0.01)
     await bindings.come(1)
 
-    assert 4 * FEW == len(bindings.left)
+    assert 2 * FEW == len(bindings.left)
+
+
+@virtual_time
+async def test_bindings_that_others_wait_for_one_by_one_are_not_held() -> None:
+    """After the second batch of one Binding that a wait ends."""
+    bindings = Bindings()
+    await bindings.come(FEW)
+    for _ in range(2):
+        await bindings.come(1)
+        with bindings.batches.awaited():
+            await settle()
+
+    await bindings.come(2 * FEW)
+
+    assert (3 * FEW + 2, 2) == (len(bindings.left), len(bindings.held))
 
 
 @virtual_time
