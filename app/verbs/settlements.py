@@ -15,6 +15,9 @@ from app.writes.batches import BindBatches
 from app.writes.bind_guard import NotBound
 
 UNSETTLED: Final = "other binds that this one depends on did not settle in time"
+_MOST_SENT: Final = 256
+"""Maximum number of sent binds that are remembered. A forgotten one counts as not sent; then the next bind waits."""
+
 ENTANGLED: Final = "this bind and other binds in flight wait for each other"
 
 
@@ -29,16 +32,22 @@ class Settlements:
         self._batches = batches
         self._assumed = assumed
         self._blocked: set[str] = set()
-        self._sent: set[str] = set()
+        self._sent: dict[str, None] = {}
         self._settled = asyncio.Event()
         self._moved = asyncio.Event()
         assumed.on_settled(self._settle)
 
     def sent(self, uid: str) -> None:
         """Note that the Binding of a pod is sent now. Then its bind settles without waiting for another bind."""
-        self._sent.add(uid)
+        self._sent[uid] = None
+        if len(self._sent) > _MOST_SENT:
+            del self._sent[next(iter(self._sent))]
         self._moved.set()
         self._moved = asyncio.Event()
+
+    def failed(self, uid: str) -> None:
+        """Note that the bind of a pod has failed. If its pod is bound again, that bind is not sent yet."""
+        self._sent.pop(uid, None)
 
     def all_sent(self, uid: str) -> bool:
         """Return true if each bind in flight, except that of the pod ``uid``, was sent."""
@@ -75,7 +84,6 @@ class Settlements:
     def _settle(self) -> None:
         self.count += 1
         self._blocked.clear()  # all waiting binds continue, and check again
-        self._sent.intersection_update(it.uid for it in self._assumed.in_flight())
         for event in (self._settled, self._moved):
             event.set()
         self._settled, self._moved = asyncio.Event(), asyncio.Event()

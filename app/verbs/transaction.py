@@ -143,6 +143,7 @@ class Transaction:
             await self._carry_out(pod, state)
         except BaseException:
             self._framework.binding.unreserve(state, pod, self._node_name)
+            self._settlements.failed(pod.uid)
             give_up(self._cluster, pod, self._clearance)
             raise
         self._cluster.accept(pod.uid)
@@ -151,9 +152,9 @@ class Transaction:
     async def _assumed(self) -> tuple[Pod, CycleState]:
         """Check the node and assume the pod on it, without an ``await`` in between.
 
-        If the result of the check depends on binds in flight, the pod is assumed once all of them are sent, so that
-        filter can count it for the next pod. Then wait until the result no longer depends on them. Return the pod, and
-        the state of the filters in the last check.
+        If the result of the check depends on binds in flight, the pod is assumed once all of them are sent. So filter
+        can count the pod early. Then wait until the result no longer depends on them. Return the pod, and the state of
+        the filters in the last check.
 
         After each wait, the node is checked again, and as long as the pod is not assumed, the pod is looked up again.
         The check counts pods at Permit like bound pods, because this pod might have to wait there together with them.

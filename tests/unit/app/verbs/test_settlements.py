@@ -61,7 +61,7 @@ async def test_a_binding_that_is_sent_wakes_those_whose_pod_is_not_assumed() -> 
 
 
 def test_all_others_were_sent() -> None:
-    """One whose outcome is unknown was sent too; one that has settled no longer counts."""
+    """One whose outcome is unknown was sent too; one that has failed is not sent when its pod is bound again."""
     assumed, settlements = in_flight("abc")
     seen = [settlements.all_sent(UIDS["a"])]
     settlements.sent(UIDS["b"])
@@ -69,8 +69,7 @@ def test_all_others_were_sent() -> None:
 
     assumed.doubt(UIDS["c"])
     assert [False, False, True] == [*seen, settlements.all_sent(UIDS["a"])]
-    assumed.remove(UIDS["b"])
-    assumed.put(PODS["b"])
+    settlements.failed(UIDS["b"])
     assert not settlements.all_sent(UIDS["a"])
 
 
