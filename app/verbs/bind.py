@@ -15,6 +15,7 @@ later, because the scheduler no longer reserves its resources.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -230,14 +231,13 @@ class BindVerb:
         self._cluster.assume(pod, node_name)
         clearance: BindClearance | None = None
         try:
-            with passed_down(pod, node_name, _no_check, lambda: deadline - self._clock()) as clearance:
+            sent = partial(self._settlements.sent, pod.uid)
+            with passed_down(pod, node_name, sent, lambda: deadline - self._clock()) as clearance:
                 status: Status = await self._binder.bind(pod, node_name, {})
             require_bound(status, clearance)
         except BaseException:
             give_up(self._cluster, pod, clearance)
             raise
+        finally:
+            self._settlements.ended(pod.uid)
         self._cluster.accept(pod.uid)
-
-
-def _no_check() -> None:
-    """Check nothing before a Binding is sent, because the pod has no profile here."""

@@ -15,51 +15,64 @@ from app.writes.batches import BindBatches
 from app.writes.bind_guard import NotBound
 
 UNSETTLED: Final = "other binds that this one depends on did not settle in time"
-_MOST_SENT: Final = 256
-"""Maximum number of sent binds that are remembered. A forgotten one counts as not sent; then the next bind waits."""
-
 ENTANGLED: Final = "this bind and other binds in flight wait for each other"
 
 
 class Settlements:
     """Waits for binds to be sent or to settle. ``count``: number of times that a bind has settled so far.
 
+    ``early``: UID of the pod that is assumed although its bind is not certain; else empty.
+
     ``batches``: delays Bindings, except while a bind waits here.
     """
 
     def __init__(self, assumed: AssumedPods, batches: BindBatches) -> None:
         self.count = 0
+        self.early = ""
         self._batches = batches
         self._assumed = assumed
         self._blocked: set[str] = set()
-        self._sent: dict[str, None] = {}
+        self._sent: set[str] = set()
         self._settled = asyncio.Event()
         self._moved = asyncio.Event()
         assumed.on_settled(self._settle)
 
     def sent(self, uid: str) -> None:
-        """Note that the Binding of a pod is sent now. Then its bind settles without waiting for another bind."""
-        self._sent[uid] = None
-        if len(self._sent) > _MOST_SENT:
-            del self._sent[next(iter(self._sent))]
+        """Note that the Binding of a pod is sent now, so its bind usually settles without waiting for another bind."""
+        self._sent.add(uid)
         self._moved.set()
         self._moved = asyncio.Event()
 
-    def failed(self, uid: str) -> None:
-        """Note that the bind of a pod has failed. If its pod is bound again, that bind is not sent yet."""
-        self._sent.pop(uid, None)
+    def ended(self, uid: str) -> None:
+        """Note that no Binding of the pod is being sent any more."""
+        self._sent.discard(uid)
 
-    def all_sent(self, uid: str) -> bool:
-        """Return true if each bind in flight, except that of the pod ``uid``, was sent."""
-        assumed = self._assumed
-        return all(it.uid in self._sent or assumed.is_unclear(it.uid) for it in assumed.in_flight() if it.uid != uid)
+    def all_sent(self) -> bool:
+        """Return true if each bind in flight is being sent. Return false if the outcome of one is unclear, because it
+        can stay unclear for seconds.
+        """
+        return all(it.uid in self._sent for it in self._assumed.in_flight())
+
+    async def wait_early(self, uid: str, seconds: float) -> None:
+        """Wait like ``wait_next``, but only until a bind settles. Meanwhile the pod ``uid`` is assumed early.
+
+        At most one pod is assumed early at a time, because its own bind is not sent.
+        """
+        self.early = uid
+        self._blocked.add(uid)
+        try:
+            await self._wait(self._settled, seconds)
+        finally:
+            if self.early == uid:
+                self.early = ""
+            self._blocked.discard(uid)
 
     async def wait_next(self, seconds: float) -> None:
         """Wait until any bind in flight is sent or has settled. Raises ``NotBound`` after ``seconds``."""
         await self._wait(self._moved, seconds)
 
     async def wait_next_after(self, count: int, uid: str, seconds: float) -> None:
-        """Like ``wait_next``, for a pod whose own bind (``uid``) is in flight.
+        """Wait until a bind settles, for a pod whose own bind (``uid``) is in flight.
 
         Return at once if the number of settled binds is no longer ``count``. Raises ``NotBound`` after ``seconds``, or
         at once if all other binds in flight wait here too, because the binds would then wait for each other.

@@ -3,8 +3,7 @@
 A Binding that could violate a hard constraint is never sent.
 
     1  check the node and assume the pod on it, without an await in between; if the result of the check depends
-       on another bind in flight, first wait until all binds in flight are sent; the pod is then assumed, and waits
-       until the result no longer depends on them
+       on another bind in flight, wait and repeat; while all binds in flight are sent, the pod is assumed early
     2  reserve, permit (the pod can wait there), check again, pre-bind, check again
     3  bind: the check is passed down, and repeated immediately before the POST is sent
     4  after success: the pod stays assumed until the watch, or a read after a while, shows whether it is bound
@@ -44,7 +43,6 @@ from app.wire.extender_v1 import BindingArgs
 from app.writes.bind_guard import BindClearance, NotBound, NotYet, passed_down
 
 UNCLEAR: Final = "the outcome of the binding is unknown"
-BOUND_BY_ANOTHER: Final = "the pod was bound by another client"
 RESERVED: Final = "the result depends on pods still waiting at Permit"
 
 
@@ -134,7 +132,7 @@ class Transaction:
         self._clearance: BindClearance | None = None
 
     async def run(self) -> tuple[Pod, CycleState]:
-        """Bind the pod. Return it as it was assumed, and the state of the check just before that.
+        """Bind the pod. Return it as it was assumed, and the state of the check just before that (``_assumed``).
 
         After a failure the steps are undone (step 5 above), and ``NotBound`` or ``PluginError`` is raised.
         """
@@ -143,64 +141,52 @@ class Transaction:
             await self._carry_out(pod, state)
         except BaseException:
             self._framework.binding.unreserve(state, pod, self._node_name)
-            self._settlements.failed(pod.uid)
             give_up(self._cluster, pod, self._clearance)
             raise
+        finally:
+            self._settlements.ended(pod.uid)
         self._cluster.accept(pod.uid)
         return pod, state
 
     async def _assumed(self) -> tuple[Pod, CycleState]:
         """Check the node and assume the pod on it, without an ``await`` in between.
 
-        If the result of the check depends on binds in flight, the pod is assumed once all of them are sent. So filter
-        can count the pod early. Then wait until the result no longer depends on them. Return the pod, and the state of
-        the filters in the last check.
+        If the result of the check depends on binds in flight, wait and check again. While all of these binds are sent,
+        the pod is assumed *early* during the wait, so that filter counts it for the next pod. Return the pod, and the
+        state of the filters in the last check.
 
-        After each wait, the node is checked again, and as long as the pod is not assumed, the pod is looked up again.
-        The check counts pods at Permit like bound pods, because this pod might have to wait there together with them.
-        After Permit, the check is repeated.
+        After each wait, the pod is looked up again and the node is checked again. The check counts pods at Permit like
+        bound pods, because this pod might have to wait there together with them. After Permit, the check is repeated.
         """
-        pod, state, certain = await decide_prepared(self._recheck_pending)
-        while not certain and not self._settlements.all_sent(pod.uid):
-            await self._settlements.wait_next(self._seconds_left())
+        while True:
             pod, state, certain = await decide_prepared(self._recheck_pending)
+            if certain:
+                self._assume(pod)
+                if not self._cluster.assumed.reserved():
+                    self._valid_generation = self._cluster.generation
+                return pod, state
+            if self._settlements.all_sent():
+                self._assume(pod)
+                try:
+                    await self._settlements.wait_early(pod.uid, self._seconds_left())
+                finally:
+                    self._cluster.forget(pod.uid)
+            else:
+                await self._settlements.wait_next(self._seconds_left())
+
+    def _assume(self, pod: Pod) -> None:
         self._cluster.assume(pod, self._node_name)
         self._due.arrived(pod.uid)
-        try:
-            while not certain:
-                await self._until_others_settled(pod)
-                state, certain = await decide_prepared(partial(self._recheck_assumed, pod))
-        except BaseException:
-            self._cluster.forget(pod.uid)
-            raise
-        if not self._cluster.assumed.reserved():
-            self._valid_generation = self._cluster.generation
-        return pod, state
 
     def _recheck_pending(self) -> tuple[Pod, CycleState, bool]:
-        """Return the pod, and the result of ``_recheck_in_flight``.
+        """Return the pod, and the result of ``_recheck`` with the pods of all binds in flight as ``uncertain``.
 
         Raises ``NotBound`` if the pod is already bound, and the exceptions of ``Target.pod`` and ``_recheck``.
         """
         pod = self._target.pod()
         if pod.node_name:
-            raise NotBound(error(BOUND_BY_ANOTHER))
-        return pod, *self._recheck_in_flight(pod)
-
-    def _recheck_assumed(self, pod: Pod) -> tuple[CycleState, bool]:
-        """Return the result of ``_recheck_in_flight``.
-
-        Raises ``NotBound`` if the watch shows that the pod was deleted or bound, and the exceptions of ``_recheck``.
-        """
-        if self._cluster.assumed.get(pod.uid) is None:
-            self._target.pod()
-            raise NotBound(error(BOUND_BY_ANOTHER))
-        return self._recheck_in_flight(pod)
-
-    def _recheck_in_flight(self, pod: Pod) -> tuple[CycleState, bool]:
-        """Return the result of ``_recheck`` with the pods of all binds in flight as ``uncertain``."""
-        self._settled_count = self._settlements.count
-        return self._recheck(pod, self._cluster.assumed.in_flight())
+            raise NotBound(error("the pod was bound by another client"))
+        return pod, *self._recheck(pod, self._cluster.assumed.in_flight())
 
     def _recheck(self, pod: Pod, uncertain: Sequence[Pod]) -> tuple[CycleState, bool]:
         """Run the filters for the pod on its node, with all ``uncertain`` pods bound. Return the state of the filters.
@@ -248,8 +234,10 @@ class Transaction:
         try:
             certain = self._is_certain(pod)
         except Unprepared:  # counts were evicted since the last check
+            self._settlements.ended(pod.uid)
             raise NotYet(partial(decide_prepared, partial(self._is_certain, pod))) from None
         if not certain:
+            self._settlements.ended(pod.uid)  # it was sent if the API server has refused an earlier Binding
             raise NotYet(partial(self._until_others_settled, pod))
         self._settlements.sent(pod.uid)
 
@@ -262,7 +250,10 @@ class Transaction:
         if self._cluster.generation == self._valid_generation:
             return True
         reserved = self._cluster.assumed.reserved()
-        _, certain = self._recheck(pod, (*self._cluster.assumed.in_flight(), *reserved))
+        certain = self._recheck(pod, (*self._cluster.assumed.in_flight(), *reserved))[1]
+        if not certain and self._settlements.early:  # the early pod waits for this one, not this one for the early pod
+            self._cluster.forget(self._settlements.early)
+            certain = self._recheck(pod, (*self._cluster.assumed.in_flight(), *reserved))[1]
         if certain:
             self._valid_generation = self._cluster.generation
             return True

@@ -87,6 +87,7 @@ class BindBatches:
         if not self._held:
             self._window_ends = self._sent[-1] + self._window
         if len(self._held) + 1 >= MOST:
+            self._single_batches = 0
             self._release()
             return
         released = asyncio.get_running_loop().create_future()

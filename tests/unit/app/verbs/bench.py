@@ -16,7 +16,7 @@ from app.feeds.saved import MemoryWriter
 from app.framework.handle import Handle, Timing
 from app.framework.parts import extras_of
 from app.framework.spec import PluginSpec
-from app.framework.status import SUCCESS, Status
+from app.framework.status import SUCCESS, Status, error
 from app.kube.api_requests import PreSendCheck
 from app.kube.core_decoding import core_v1
 from app.kube.core_v1 import Node, Pod
@@ -58,6 +58,10 @@ class Posted:
         self.answer: asyncio.Future[Status] = asyncio.get_running_loop().create_future()
 
 
+AGAIN: Final = error("send it again")
+"""Answer after which the binder sends the Binding again, as after a conflict with another write."""
+
+
 class ScriptedBinder:
     """Keeps every binding waiting until ``answer`` says what becomes of it.
 
@@ -79,9 +83,11 @@ class ScriptedBinder:
             return await posted.answer
 
         try:
-            return await self.bind_guard.through(pod, node_name, send)
+            while (status := await self.bind_guard.through(pod, node_name, send)) is AGAIN:
+                pass
         except NotBound as held:
             return held.status
+        return status
 
     @property
     def under_way(self) -> list[tuple[str, str]]:

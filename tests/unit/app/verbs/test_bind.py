@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from app.cache import counters
 from app.feeds.stores import PodStore, store_for
@@ -29,7 +30,7 @@ from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import controller, make_pod
 from tests.fakes import NoArgs
-from tests.unit.app.verbs.bench import BOUND, LIMIT, REFUSED, WEB, Bench, Result, web, zones
+from tests.unit.app.verbs.bench import AGAIN, BOUND, LIMIT, REFUSED, WEB, Bench, Result, web, zones
 from tests.unit.app.writes.leadership import Leadership
 
 OUT_OF_TIME: Result = ("out_of_time", "homeport: the bind did not finish in time")
@@ -304,13 +305,30 @@ class TestInFlight:
         assert [BOUND, BOUND] == [await b, await c]
 
     @virtual_time
-    async def test_a_succeeds_and_b_is_bound(self) -> None:
+    async def test_a_that_is_sent_again_does_not_wait_for_b(self) -> None:
+        """The check of this plugin depends on each other bind in flight, and b is assumed only early."""
+        pods = [make_pod("a"), make_pod("b")]
+        bench = Bench(*zones(), *pods, specs=[ALONE], defaults={**DEFAULT_WEIGHTS, "Alone": 1})
+        calls = [await bench.start(name, node) for name, node in (("a", "n1"), ("b", "n2"))]
+        assert {"a": "n1", "b": "n2"} == bench.assumed
+
+        for name, status in (("a", AGAIN), ("a", SUCCESS), ("b", SUCCESS)):
+            bench.binder.answer(name, status)
+            await settle()
+
+        assert [BOUND, BOUND] == [await it for it in calls]
+
+    @virtual_time
+    async def test_a_succeeds_and_b_is_bound_as_it_is_by_then(self) -> None:
         bench, a = await self.a_under_way()
         b = await bench.start("b", "n1")
+        newer = replace(web("b"), resource_version="9")
 
+        bench.show(newer)
         bench.binder.answer("a")
         assert await a == BOUND
         await settle()
+        assert ["9"] == [it.pod.resource_version for it in bench.binder.posted if it.pod.name == "b"]
         bench.binder.answer("b")
 
         assert await b == BOUND

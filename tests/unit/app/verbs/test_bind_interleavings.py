@@ -22,7 +22,7 @@ from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
 from tests.builders import constraint, make_node, make_pod
 from tests.fakes import NoArgs
-from tests.unit.app.verbs.bench import WEB, Bench, Result
+from tests.unit.app.verbs.bench import AGAIN, WEB, Bench, Result
 
 ZONES = ("z1", "z2", "z3")
 NODES = {f"{zone}-{number}": zone for zone in ZONES for number in (1, 2)}
@@ -117,8 +117,9 @@ class Run:
         if not self.bench.binder.under_way:
             return
         name, node = self.random.choice(self.bench.binder.under_way)
-        if self.random.random() < 0.35:
-            self.bench.binder.answer(name, error("refused"))
+        mood = self.random.random()
+        if mood < 0.45:
+            self.bench.binder.answer(name, error("refused") if mood < 0.35 else AGAIN)
             return
         self.accepted.zone_of[name] = NODES[node]
         shown = self.random.random()

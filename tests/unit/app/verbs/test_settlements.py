@@ -60,17 +60,39 @@ async def test_a_binding_that_is_sent_wakes_those_whose_pod_is_not_assumed() -> 
     assumed.cancel()
 
 
-def test_all_others_were_sent() -> None:
-    """One whose outcome is unknown was sent too; one that has failed is not sent when its pod is bound again."""
-    assumed, settlements = in_flight("abc")
-    seen = [settlements.all_sent(UIDS["a"])]
-    settlements.sent(UIDS["b"])
-    seen.append(settlements.all_sent(UIDS["a"]))
+def test_all_binds_in_flight_are_sent() -> None:
+    """Of one whose outcome is unknown, no Binding is being sent."""
+    assumed, settlements = in_flight("ab")
+    settlements.sent(UIDS["a"])
+    assert not settlements.all_sent()
 
-    assumed.doubt(UIDS["c"])
-    assert [False, False, True] == [*seen, settlements.all_sent(UIDS["a"])]
-    settlements.failed(UIDS["b"])
-    assert not settlements.all_sent(UIDS["a"])
+    settlements.sent(UIDS["b"])
+    assert settlements.all_sent()
+
+    settlements.ended(UIDS["b"])
+    assumed.doubt(UIDS["b"])
+    assert not settlements.all_sent()
+
+
+@virtual_time
+async def test_one_that_is_assumed_early_waits_for_outcomes_and_others_do_not_wait_for_it() -> None:
+    """Two that wait for each other give up, although a third one is assumed early."""
+    assumed, settlements = in_flight("ab")
+    assumed.put(PODS["c"])
+    early = asyncio.create_task(settlements.wait_early(UIDS["c"], 60.0))
+    await settle()
+    settlements.sent(UIDS["b"])
+    await settle()
+    assert (UIDS["c"], False) == (settlements.early, early.done())
+
+    task = await waiting(settlements, "a")
+    with pytest.raises(NotBound) as found:
+        await settlements.wait_next_after(settlements.count, UIDS["b"], 60.0)
+    assert unschedulable(ENTANGLED) == found.value.status
+
+    assumed.accept(UIDS["b"])
+    await asyncio.gather(early, task)
+    assert "" == settlements.early
 
 
 @virtual_time
