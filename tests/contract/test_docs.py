@@ -195,7 +195,7 @@ class TestCatalogue:
         ("head", "weights"),
         [
             pytest.param("plugin", DEFAULT_WEIGHTS, id="enabled by default"),
-            pytest.param("plugin, if named", NOT_BY_DEFAULT, id="only if named"),
+            pytest.param("plugin that is off by default", NOT_BY_DEFAULT, id="only if named"),
         ],
     )
     def test_every_plugin_is_in_its_table_with_its_points_and_weight(
