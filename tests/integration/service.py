@@ -107,6 +107,10 @@ class Homeport:
         """The JSON of one of its pages."""
         return HTTP.get(f"{self.pages}{path}").raise_for_status().json()
 
+    def knows(self, name: str) -> bool:
+        """Return true if the snapshot has the pod ``name`` of the namespace ``default``."""
+        return HTTP.post(f"{self.pages}/api/v1/explain", json={"namespace": "default", "name": name}).is_success
+
     def outcomes(self, verb: str) -> dict[str, int]:
         """How often each outcome of a verb was counted."""
         return counted(HTTP.get(f"{self.pages}/metrics").text, verb)

@@ -451,7 +451,7 @@ def move_while_bound(client: Client, homeport: Homeport, proxy: FaultProxy, mach
     warm = client.create(objects.pod(f"warm-{name}"))
     client.wait_for(lambda: bind(homeport, warm, "zone-a-2") == "", what="a connection that is open")
     pod = client.get("Pod", boot(client, machine, "first"))
-    client.wait_for(lambda: knows(homeport, pod), what="the pod to be known")
+    client.wait_for(lambda: homeport.knows(pod["metadata"]["name"]), what="the pod to be known")
     with ThreadPoolExecutor() as pool, proxy.during(HELD_DOWN):
         binding = pool.submit(bind, homeport, pod, "zone-a-1")
         client.wait_bound(pod["metadata"]["name"])
@@ -460,11 +460,6 @@ def move_while_bound(client: Client, homeport: Homeport, proxy: FaultProxy, mach
     assert "" == binding.result()
     uid = pod["metadata"]["uid"]
     client.wait_for(lambda: annotations(client, name).get(HOME_POD) == uid, what="the pod to be heard")
-
-
-def knows(homeport: Homeport, pod: Json) -> bool:
-    asked = {"namespace": "default", "name": pod["metadata"]["name"]}
-    return HTTP.post(f"{homeport.url}/api/v1/explain", json=asked).is_success
 
 
 HOSTILE: Final = {

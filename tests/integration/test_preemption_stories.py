@@ -142,6 +142,7 @@ def test_p4_a_node_full_of_low_pods_is_left_to_the_scheduler(
     client = plane.client
     client.create(objects.node("a1", zone="a", cpu="4"))
     running(client, "low-0", labels={"app": "other"}, requests={"cpu": "3"})
+    client.wait_for(lambda: homeport.knows("low-0"), what="the pod to be known")  # else preempt finds no victim
 
     client.create(web("high", requests={"cpu": "3"}))
     client.wait_for(lambda: evicted(client), what="the scheduler to evict")
