@@ -67,6 +67,11 @@ class Settlements:
                 self.early = ""
             self._blocked.discard(uid)
 
+    def withdraw_early(self) -> str:
+        """Return the UID of the pod that is assumed early. The caller ends its assumption, which wakes its bind."""
+        uid, self.early = self.early, ""
+        return uid
+
     async def wait_next(self, seconds: float) -> None:
         """Wait until any bind in flight is sent or has settled. Raises ``NotBound`` after ``seconds``."""
         await self._wait(self._moved, seconds)

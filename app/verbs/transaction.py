@@ -250,16 +250,29 @@ class Transaction:
         if self._cluster.generation == self._valid_generation:
             return True
         reserved = self._cluster.assumed.reserved()
-        certain = self._recheck(pod, (*self._cluster.assumed.in_flight(), *reserved))[1]
-        if not certain and self._settlements.early:  # the early pod waits for this one, not this one for the early pod
-            self._cluster.forget(self._settlements.early)
-            certain = self._recheck(pod, (*self._cluster.assumed.in_flight(), *reserved))[1]
-        if certain:
+        if self._passes_beside_early(pod) or self._recheck(pod, (*self._cluster.assumed.in_flight(), *reserved))[1]:
             self._valid_generation = self._cluster.generation
             return True
         if reserved and not self._recheck(pod, reserved)[1]:
             raise NotBound(unschedulable(RESERVED))
         self._settled_count = self._settlements.count
+        return False
+
+    def _passes_beside_early(self, pod: Pod) -> bool:
+        """Return true if a pod is assumed early, and the check passes no matter which other binds succeed.
+
+        Otherwise end the early assumption, because the early pod waits for this bind, and not this bind for the early
+        pod.
+        """
+        if not self._settlements.early:
+            return False
+        assumed = self._cluster.assumed
+        try:
+            if self._recheck(pod, (*assumed.in_flight(), *assumed.reserved()))[1]:
+                return True
+        except NotBound:
+            pass  # without the early pod, the check can pass
+        self._cluster.forget(self._settlements.withdraw_early())
         return False
 
     async def _until_others_settled(self, pod: Pod) -> None:

@@ -28,7 +28,7 @@ from app.verbs.settlements import ENTANGLED, UNSETTLED
 from app.writes.bind_guard import BindGuard
 from plugins import DEFAULT_WEIGHTS
 from tests.api.virtual import now, settle, virtual_time
-from tests.builders import controller, make_pod
+from tests.builders import constraint, controller, make_pod
 from tests.fakes import NoArgs
 from tests.unit.app.verbs.bench import AGAIN, BOUND, LIMIT, REFUSED, WEB, Bench, Result, web, zones
 from tests.unit.app.writes.leadership import Leadership
@@ -317,6 +317,22 @@ class TestInFlight:
             await settle()
 
         assert [BOUND, BOUND] == [await it for it in calls]
+
+    @virtual_time
+    async def test_a_that_is_sent_again_is_not_refused_for_b(self) -> None:
+        """The constraints of b and c allow more skew than that of a, and b depends on y."""
+        loose = [make_pod(name, labels=WEB, spread=[constraint(app="web", skew=2)]) for name in "bc"]
+        there = [web(f"web-{number}", "n1") for number in range(3)]
+        bench = Bench(*zones(), *there, web("a"), web("y"), *loose)
+        places = (("a", "n3"), ("y", "n2"), ("c", "n3"), ("b", "n3"))
+        calls = [await bench.start(name, node) for name, node in places]
+        assert (["a", "y", "c"], "n3") == ([name for name, _ in bench.binder.under_way], bench.assumed["b"])
+
+        for name, status in (("a", AGAIN), ("y", SUCCESS), ("a", SUCCESS), ("c", SUCCESS), ("b", SUCCESS)):
+            bench.binder.answer(name, status)
+            await settle()
+
+        assert [BOUND] * len(places) == [await it for it in calls]
 
     @virtual_time
     async def test_a_succeeds_and_b_is_bound_as_it_is_by_then(self) -> None:
