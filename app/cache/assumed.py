@@ -40,11 +40,11 @@ class AssumedPods:
         self._reserved: dict[str, Pod] = {}
         self._accepted: dict[str, Pod] = {}
         self._unclear: dict[str, Pod] = {}
-        self._on_settled: list[Callable[[], None]] = []
+        self._on_settled: list[Callable[[str], None]] = []
         self._on_lost: list[Callable[[str], None]] = []
 
-    def on_settled(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` when a pod in flight is accepted, reserved or removed.
+    def on_settled(self, listener: Callable[[str], None]) -> None:
+        """Call ``listener`` with the UID of a pod in flight that is accepted, reserved or removed.
 
         The listener is also called when an unclear pod is removed.
         """
@@ -77,7 +77,7 @@ class AssumedPods:
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._reserved[uid] = pod
-            self._settled()
+            self._settled(uid)
 
     def proceed(self, uid: str) -> None:
         """Move a pod from reserved back to in flight, because it no longer waits at Permit."""
@@ -90,7 +90,7 @@ class AssumedPods:
         pod = self._in_flight.pop(uid, None)
         if pod is not None:
             self._accepted[uid] = pod
-            self._settled()
+            self._settled(uid)
 
     def doubt(self, uid: str) -> bool:
         """Move a pod from in flight or accepted to unclear. Return true if the pod is unclear after this call."""
@@ -103,7 +103,7 @@ class AssumedPods:
         """Remove a pod, because it is no longer assumed, and return it; ``None`` if it was not assumed."""
         pod = self._in_flight.pop(uid, None) or self._unclear.pop(uid, None)
         if pod is not None:
-            self._settled()
+            self._settled(uid)
             return pod
         pod = self._reserved.pop(uid, None)
         if pod is None:
@@ -112,9 +112,9 @@ class AssumedPods:
             listener(uid)
         return pod
 
-    def _settled(self) -> None:
+    def _settled(self, uid: str) -> None:
         for listener in self._on_settled:
-            listener()
+            listener(uid)
 
     def in_flight(self) -> Sequence[Pod]:
         """Return the pods in flight and the unclear pods. Their binds can still fail; the outcome is soon known."""

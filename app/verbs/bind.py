@@ -236,8 +236,7 @@ class BindVerb:
                 status: Status = await self._binder.bind(pod, node_name, {})
             require_bound(status, clearance)
         except BaseException:
+            self._settlements.ended(pod.uid)
             give_up(self._cluster, pod, clearance)
             raise
-        finally:
-            self._settlements.ended(pod.uid)
         self._cluster.accept(pod.uid)

@@ -44,7 +44,7 @@ class Settlements:
         self._moved = asyncio.Event()
 
     def ended(self, uid: str) -> None:
-        """Note that no Binding of the pod is being sent any more."""
+        """Note that no Binding of the pod is being sent any more, although its bind has not settled."""
         self._sent.discard(uid)
 
     def all_sent(self) -> bool:
@@ -99,8 +99,9 @@ class Settlements:
             except TimeoutError:
                 raise NotBound(unschedulable(UNSETTLED)) from None
 
-    def _settle(self) -> None:
+    def _settle(self, uid: str) -> None:
         self.count += 1
+        self._sent.discard(uid)
         self._blocked.clear()  # all waiting binds continue, and check again
         for event in (self._settled, self._moved):
             event.set()

@@ -141,10 +141,9 @@ class Transaction:
             await self._carry_out(pod, state)
         except BaseException:
             self._framework.binding.unreserve(state, pod, self._node_name)
+            self._settlements.ended(pod.uid)
             give_up(self._cluster, pod, self._clearance)
             raise
-        finally:
-            self._settlements.ended(pod.uid)
         self._cluster.accept(pod.uid)
         return pod, state
 

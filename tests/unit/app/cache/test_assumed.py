@@ -32,7 +32,7 @@ SETTLED = "settled"
 def test_where_a_pod_is_after(steps: str, in_flight: int, reserved: int, unconfirmed: int, told: list[str]) -> None:
     """And a newer form of it stays where the pod is."""
     assumed, heard = AssumedPods(), list[str]()
-    assumed.on_settled(lambda: heard.append(SETTLED))
+    assumed.on_settled(lambda _: heard.append(SETTLED))
     assumed.on_lost(heard.append)
     for step in steps.split():
         assumed.put(POD) if step == "put" else getattr(assumed, step)(POD.uid)

@@ -108,7 +108,7 @@ class TestAPodThatAListLacks:
     def test_whoever_waits_for_its_bind_is_told(self) -> None:
         cluster, store = self.lacking()
         told: list[bool] = []
-        cluster.assumed.on_settled(lambda: told.append(True))
+        cluster.assumed.on_settled(lambda _: told.append(True))
 
         store.delete(("default", "flying"), "")
 

@@ -61,7 +61,7 @@ async def test_a_binding_that_is_sent_wakes_those_whose_pod_is_not_assumed() -> 
 
 
 def test_all_binds_in_flight_are_sent() -> None:
-    """Of one whose outcome is unknown, no Binding is being sent."""
+    """A Binding is no longer being sent once its outcome is unknown."""
     assumed, settlements = in_flight("ab")
     settlements.sent(UIDS["a"])
     assert not settlements.all_sent()
