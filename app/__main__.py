@@ -293,7 +293,10 @@ def _configured(config: str | None, kubeconfig: str | None) -> tuple[LoadedSetti
 def _dump(arguments: argparse.Namespace) -> None:
     configure("warning", "console")
     loaded, specs = _configured(arguments.config, arguments.kubeconfig)
-    print(dump.run(loaded.settings, specs, DEFAULT_WEIGHTS, Path(arguments.output)))  # noqa: T201  # the answer
+    try:
+        print(dump.run(loaded.settings, specs, DEFAULT_WEIGHTS, Path(arguments.output)))  # noqa: T201  # the answer
+    except CredentialsError as failure:
+        raise service.CommandError(str(failure)) from failure
 
 
 def _rbac(arguments: argparse.Namespace) -> None:

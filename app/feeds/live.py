@@ -260,7 +260,7 @@ class LiveFeed:
                 raise Unreadable(kind.kind, name, str(cause)) from None
             return
         except ValueError as cause:
-            raise Unreadable(kind.kind, f"{namespace}/{name}", str(cause)) from None
+            raise Unreadable(kind.kind, f"{namespace}/{name}" if namespace else name, str(cause)) from None
         if kind == NODES:
             self._cluster.upsert_read_node(obj)
         else:

@@ -113,9 +113,8 @@ class HomesQuery(KnownQuery):
     namespace: str = Field(default="", max_length=LONGEST)
     kind: str = Field(default="", max_length=LONGEST, description="Kind of the owner.")
     name: str = Field(default="", max_length=LONGEST, description="Name of the owner.")
-    state: str = Field(
-        default="",
-        max_length=LONGEST,
+    state: State | None = Field(
+        default=None,
         description="State of the home. none: pods of owners without a home, which are not listed otherwise.",
     )
     machine: Whereabouts | None = Field(default=None, description="Place of the pod.")

@@ -219,7 +219,7 @@ _CLAIM: Final = Decoder[_ResourceClaimObject](_ResourceClaimObject)
 def amount(raw: Raw) -> Amount:
     """Return a quantity in billionths. Raises ``OverlongQuantity`` or ``msgspec.ValidationError``."""
     quantity = quantity_of(raw)
-    power: int = 10 ** (quantity.scale - _NANO)
+    power: int = 10 ** max(0, quantity.scale - _NANO)  # only a zero, such as 0e-12, has a smaller scale
     return quantity.unscaled * power
 
 

@@ -51,8 +51,6 @@ class SnapshotFeed(Protocol):
         """Wait until the snapshot has everything that was written to the cluster before this call."""
         ...
 
-    def problem(self) -> str: ...
-
 
 class Route(Struct, frozen=True):
     """Process that decides a verb: this one (``here``), or the replica ``leader`` at ``address`` (``there``).

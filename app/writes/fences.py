@@ -146,10 +146,10 @@ class Fences:
                 await (self._read(pod) if refused else self._fence(pod))
             except (ApiError, ApiUnavailable, UnknownOutcome) as error:
                 if isinstance(error, ApiError) and is_permanent_refusal(error.status):
-                    _LOG.error("pod cannot be fenced off", pod=str(pod), cause=str(error))
                     if refused:
                         return
                     refused = True
+                    _LOG.error("pod cannot be fenced off", pod=str(pod), cause=str(error))
                     await self._sleep(max(0.0, self._late_until - monotonic()))
                     continue
                 if not logged:

@@ -89,6 +89,13 @@ def test_a_dump_that_fails_leaves_the_file_as_it_was(capsys: pytest.CaptureFixtu
     assert err.startswith("homeport: v1 Node: the API server (http://127.0.0.1:1) does not answer: ")
 
 
+def test_a_dump_without_credentials_has_no_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, err = ran(capsys, "dump", "-o", tmp_path / "cluster.json", "--kubeconfig", tmp_path / "missing")
+
+    assert (3, "", []) == (code, out, list(tmp_path.iterdir()))
+    assert err.endswith("there is no such file\n")
+
+
 def test_a_dump_replaces_nothing_but_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """As root, /dev/stdout would be replaced for every process of the container."""
     pipe = tmp_path / "pipe"

@@ -344,6 +344,12 @@ class TestFetch:
         with pytest.raises(Unreadable, match=r"^ReplicaSet default/young cannot be read: Expected"):
             await complete.feed.fetch(REPLICA_SETS, "default", "young")
 
+    async def test_a_node_that_makes_no_sense_is_named(self, complete: World) -> None:
+        complete.plane.down_at["/api/v1/nodes/n9"] = answered({"metadata": {"name": 5}})
+
+        with pytest.raises(Unreadable, match=r"^Node n9 cannot be read: Expected"):
+            await complete.feed.fetch(NODES, "", "n9")
+
     @pytest.mark.parametrize("status", [429, 500, "unreachable"])
     async def test_of_a_node_that_cannot_be_read_nothing_is_said(self, complete: World, status: Fault) -> None:
         complete.plane.down_at["/api/v1/nodes/n9"] = status

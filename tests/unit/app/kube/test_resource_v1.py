@@ -35,7 +35,7 @@ def test_a_claim_with_all_that_is_read_of_it() -> None:
     found = claim(
         {
             "requests": [
-                {"name": "a", "exactly": exactly | {"capacity": {"requests": {"memory": "1500m"}}}},
+                {"name": "a", "exactly": exactly | {"capacity": {"requests": {"memory": "1500m", "cores": "0e-12"}}}},
                 {"name": "b", "firstAvailable": [{"name": "s", "selectors": [{"cel": {"expression": "true"}}, {}]}]},
             ],
             "constraints": [{"matchAttribute": "x/y", "requests": ["a"]}],
@@ -44,13 +44,14 @@ def test_a_claim_with_all_that_is_read_of_it() -> None:
     )
 
     (a, b), (constraint,) = found.spec.requests, found.spec.constraints
-    assert ("gpu", "ExactCount", 2, False, {"memory": 1500 * 10**6}) == (
+    assert ("gpu", "ExactCount", 2, False, {"memory": 1500 * 10**6, "cores": 0}) == (
         a.exactly.device_class,
         a.exactly.mode,
         a.exactly.count,
         a.exactly.admin_access,
         a.exactly.capacity,
     )
+    assert all(isinstance(amount, int) for amount in a.exactly.capacity.values())
     assert [("s", ("true", None), None)] == [(it.name, it.selectors, it.capacity) for it in b.first_available]
     assert ("x/y", None, ("a",)) == (constraint.match_attribute, constraint.distinct_attribute, constraint.requests)
     assert (True, "team-a/it", "7") == (found.terminating, str(found), found.resource_version)

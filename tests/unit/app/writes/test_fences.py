@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from app.cache.cluster import Cluster
 from app.kube.api_errors import ApiError
@@ -197,6 +198,18 @@ async def test_where_it_is_refused_a_late_binding_is_waited_for(world: World, st
     assert pod is not None
     assert ("n3", [], 0) == (pod.node_name, world.fenced(), world.fences.pending)
     assert 2 == sum(REQUEST_SECONDS - 5 < it <= REQUEST_SECONDS for it in world.slept)
+
+
+async def test_a_pod_that_can_be_neither_fenced_nor_read_is_logged_once(world: World) -> None:
+    world.server.fail("PATCH", 403, 403)
+    world.server.fail("GET", 403, 403)
+    world.fences.note(NAMES)
+
+    with capture_logs() as logged:
+        await world.fences.raise_all()
+
+    errors = [it["pod"] for it in logged if it["event"] == "pod cannot be fenced off"]
+    assert (["default/waits", "other/apart"], 0) == (sorted(errors), world.fences.pending)
 
 
 async def test_a_namespace_that_a_bind_asks_for_comes_first(world: World) -> None:
