@@ -64,6 +64,22 @@ CONTRADICTIONS: Final[dict[str, tuple[Values, str]]] = {
         {"extender": {"lean": False, "atMost": 100}},
         "extender.atMost needs extender.lean",
     ),
+    "one node in full answers": (
+        {"extender": {"lean": False, "pick": True}},
+        "extender.pick needs extender.lean",
+    ),
+    "one node, and a hundred": (
+        {"extender": {"pick": True, "atMost": 100}},
+        "extender.pick returns one node, and extender.atMost is 100",
+    ),
+    "one node without the scores of spread": (
+        {"extender": {"pick": True}, "plugins": {"podTopologySpread": {"enabled": False}}},
+        "extender.pick needs plugins.podTopologySpread.enabled",
+    ),
+    "one node and evictions": (
+        {"extender": {"pick": True}, "plugins": {"podTopologySpread": {"preemption": "Own"}}},
+        "extender.pick and plugins.podTopologySpread.preemption Own exclude each other",
+    ),
     "a port that is taken": (
         {"extender": {"port": 10259}},
         "extender.port 10259 is taken in the pod",

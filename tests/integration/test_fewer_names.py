@@ -198,3 +198,27 @@ def test_a_bind_that_fails_costs_one_retry(plane: ControlPlane, start: StartHome
     assert any(REFUSED_ONCE in it["message"] for it in plane.client.events("late"))
     assert (2, 1) == picks(homeport)
     assert {"feasible": 2} == homeport.outcomes("filter")
+
+
+def test_beside_a_pick_kube_scheduler_can_keep_its_own_filters_and_preemption(
+    plane: ControlPlane, start: StartHomeport
+) -> None:
+    """Two nodes in each of three zones, each with room for one pod. Then a pod comes that needs a whole node."""
+    for number in range(6):
+        plane.client.create_node(objects.node(f"n{number}", zone=f"zone-{number % 3}", cpu="2"))
+    plane.client.create(objects.priority_class("urgent", 1000))
+    homeport = start(PICK)
+    names = [f"web-{number}" for number in range(6)]
+    for name in names:
+        web = objects.pod(name, labels=WEB, spread_constraints=[objects.spread(WEB)], requests={"cpu": "1500m"})
+        plane.client.create(web)
+
+    with plane.start_scheduler(scheduler_config(homeport)):
+        placed = wait_all_bound(plane, names)
+        plane.client.create(objects.pod("urgent", priority_class_name="urgent", requests={"cpu": "2"}))
+        plane.client.wait_bound("urgent")
+
+    assert {"zone-0": 2, "zone-1": 2, "zone-2": 2} == Counter(f"zone-{int(it[1:]) % 3}" for it in placed.values())
+    assert not homeport.outcomes("prioritize")
+    assert homeport.outcomes("preempt")
+    assert 5 == len([it for it in plane.client.list("Pod", "default") if it["metadata"]["name"] in names])

@@ -94,6 +94,9 @@ samplingGuard: false
 {{- with $.Values.extender.atMost -}}
 {{- $profile = merge $profile (dict "atMost" (int .)) -}}
 {{- end -}}
+{{- if $.Values.extender.pick -}}
+{{- $profile = merge $profile (dict "preset" "complete" "pick" true) -}}
+{{- end -}}
 {{- $profiles = append $profiles $profile -}}
 {{- end -}}
 {{- toYaml $profiles -}}

@@ -64,7 +64,12 @@
   verbs: [get, list, watch]
 {{- end }}
 {{- end }}
-{{- if eq (default "profile" .Values.config.explain) "complete" }}
+{{- if .Values.extender.pick }}
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, patch]
+{{- end }}
+{{- if or .Values.extender.pick (eq (default "profile" .Values.config.explain) "complete") }}
 - apiGroups: [""]
   resources: [namespaces, persistentvolumeclaims, persistentvolumes]
   verbs: [list, watch]
