@@ -247,20 +247,21 @@ class LiveFeed:
             return
         if not is_segment(name) or not is_segment(namespace or name):
             return  # owner references can contain any text, so an invalid name is neither requested nor cached
+        qualified = f"{namespace}/{name}" if namespace else name
         try:
             raw = await self._client.get(
                 resource, namespace, name, metadata_only=kind.metadata_only, timeout=_FETCH_SECONDS
             )
             obj = as_requested(self._cluster.decoder(kind)(raw), namespace if resource.namespaced else "", name)
         except (ApiError, ApiUnavailable) as cause:
-            _LOG.debug("not read", kind=repr(kind), object=f"{namespace}/{name}", cause=str(cause))
+            _LOG.debug("not read", kind=repr(kind), object=qualified, cause=str(cause))
             is_miss = kind != NODES or (isinstance(cause, ApiError) and cause.status in _MISSES)
             self._remember_miss(kind, namespace, name, "" if is_miss else str(cause))
             if not is_miss:
                 raise Unreadable(kind.kind, name, str(cause)) from None
             return
         except ValueError as cause:
-            raise Unreadable(kind.kind, f"{namespace}/{name}" if namespace else name, str(cause)) from None
+            raise Unreadable(kind.kind, qualified, str(cause)) from None
         if kind == NODES:
             self._cluster.upsert_read_node(obj)
         else:

@@ -147,6 +147,7 @@ class Fences:
             except (ApiError, ApiUnavailable, UnknownOutcome) as error:
                 if isinstance(error, ApiError) and is_permanent_refusal(error.status):
                     if refused:
+                        _LOG.error("pod that is not fenced cannot be read", pod=str(pod), cause=str(error))
                         return
                     refused = True
                     _LOG.error("pod cannot be fenced off", pod=str(pod), cause=str(error))

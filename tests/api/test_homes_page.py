@@ -169,7 +169,7 @@ async def test_contradictions_are_told_in_words(api: Api) -> None:
         ("limit=1&limit=2", ""),
         ("orphan=true", "orphan: the path has no such parameter"),
         ("machine=asleep", "'at_home', 'elsewhere', 'waiting' or 'idle'"),
-        ("state=asleep", "'none', "),
+        ("state=asleep", "'unknown' or 'owner_gone'"),
         (f"node={'x' * 254}", "at most 253 characters"),
         ("continue=%ff", "not a token of an earlier page"),
         ("continue=WyJhIl0=", "not a token of an earlier page"),

@@ -75,6 +75,26 @@ def test_homeport_reads_its_configuration(values: Path, tmp_path: Path) -> None:
         assert settings.allowed_names
 
 
+@pytest.mark.parametrize(
+    ("mode", "cluster", "tag", "release"),
+    [
+        ("scheduler", "v1.36.3", "", "1.36"),
+        ("scheduler", "v1.34.1-eks-1", "", "1.35"),
+        ("scheduler", "v1.36.3", "v1.35.4", "1.35"),
+        ("scheduler", "v1.35.4", "v1.36.3", "1.36"),
+        ("scheduler", "v1.35.4", "newest", "1.36"),
+        ("service", "v1.35.4", "v1.36.3", "1.35"),
+        ("service", "v1.37.0", "", "1.36"),
+    ],
+)
+def test_the_plugins_have_the_release_of_the_kube_scheduler_that_calls(
+    tmp_path: Path, mode: str, cluster: str, tag: str, release: str
+) -> None:
+    found = rendered({"mode": mode, "kubeScheduler": {"image": {"tag": tag}}}, cluster=cluster)
+
+    assert [release] == [it.release for it in settings_of(found, tmp_path).profiles]
+
+
 @pytest.mark.parametrize("values", EVERY, ids=lambda it: it.stem)
 def test_the_pod_has_the_ports_and_leases_and_secrets_that_the_configuration_names(
     values: Path, tmp_path: Path

@@ -52,6 +52,15 @@ samplingGuard: false
 {{- end -}}
 {{- end -}}
 
+{{/* Kubernetes release of the in-tree plugins if the calling kube-scheduler is older than Homeport's default, 1.36. */}}
+{{- define "homeport.release" -}}
+{{- $tag := ternary .Values.kubeScheduler.image.tag "" (eq .Values.mode "scheduler") -}}
+{{- $version := regexFind "[0-9]+\\.[0-9]+" (default .Capabilities.KubeVersion.Version $tag) -}}
+{{- if and $version (semverCompare "<1.36" $version) -}}
+1.35
+{{- end -}}
+{{- end -}}
+
 {{/* Homeport's profiles: one for each schedulerName, with equal content. */}}
 {{- define "homeport.profiles" -}}
 {{- $disabled := list -}}
@@ -93,6 +102,9 @@ samplingGuard: false
 {{- end -}}
 {{- with $.Values.extender.atMost -}}
 {{- $profile = merge $profile (dict "atMost" (int .)) -}}
+{{- end -}}
+{{- with include "homeport.release" $ -}}
+{{- $profile = merge $profile (dict "release" .) -}}
 {{- end -}}
 {{- if $.Values.extender.pick -}}
 {{- $profile = merge $profile (dict "preset" "complete" "pick" true) -}}

@@ -200,7 +200,7 @@ async def test_where_it_is_refused_a_late_binding_is_waited_for(world: World, st
     assert 2 == sum(REQUEST_SECONDS - 5 < it <= REQUEST_SECONDS for it in world.slept)
 
 
-async def test_a_pod_that_can_be_neither_fenced_nor_read_is_logged_once(world: World) -> None:
+async def test_a_pod_that_can_be_neither_fenced_nor_read_has_one_line_for_each(world: World) -> None:
     world.server.fail("PATCH", 403, 403)
     world.server.fail("GET", 403, 403)
     world.fences.note(NAMES)
@@ -208,8 +208,14 @@ async def test_a_pod_that_can_be_neither_fenced_nor_read_is_logged_once(world: W
     with capture_logs() as logged:
         await world.fences.raise_all()
 
-    errors = [it["pod"] for it in logged if it["event"] == "pod cannot be fenced off"]
-    assert (["default/waits", "other/apart"], 0) == (sorted(errors), world.fences.pending)
+    errors = [(it["event"], it["pod"]) for it in logged if it["log_level"] == "error"]
+    assert sorted(errors) == [
+        ("pod cannot be fenced off", "default/waits"),
+        ("pod cannot be fenced off", "other/apart"),
+        ("pod that is not fenced cannot be read", "default/waits"),
+        ("pod that is not fenced cannot be read", "other/apart"),
+    ]
+    assert 0 == world.fences.pending
 
 
 async def test_a_namespace_that_a_bind_asks_for_comes_first(world: World) -> None:
