@@ -51,7 +51,6 @@ _MISTAKES: Final = (
     SettingsError,
     ProfileErrors,
     SavedClusterError,
-    CredentialsError,
     CertificateError,
     service.UsageError,
     plugins.PluginLoadError,
@@ -105,7 +104,7 @@ def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[st
         if not _has_no_reader(sys.stdout.fileno()):
             _complain(failure)
             return FAILED
-    except (service.CommandError, OSError) as failure:
+    except (service.CommandError, CredentialsError, OSError) as failure:
         _complain(failure)
         if isinstance(failure, service.PageNotServed):
             _complain(service.CommandError(service.WHERE))
@@ -119,15 +118,13 @@ def _run(known: argparse.ArgumentParser, argv: list[str], *, nearby: Sequence[st
 def _questioned(arguments: argparse.Namespace, nearby: Sequence[str]) -> int:
     """Run ``ui`` or a question, and return the exit code.
 
-    It is ``FAILED`` without usable credentials, and ``INTERRUPTED`` after Ctrl-C, which ends for example ``--watch``.
+    It is ``INTERRUPTED`` after Ctrl-C, which ends for example ``--watch``. Raises ``CredentialsError``, and the
+    exceptions of the command.
     """
     try:
         if arguments.run == "ui":
             return ui.run(arguments, nearby)
         return _QUESTIONS[arguments.run](arguments, _ask(arguments, nearby=nearby))
-    except CredentialsError as failure:
-        _complain(failure)
-        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -293,10 +290,7 @@ def _configured(config: str | None, kubeconfig: str | None) -> tuple[LoadedSetti
 def _dump(arguments: argparse.Namespace) -> None:
     configure("warning", "console")
     loaded, specs = _configured(arguments.config, arguments.kubeconfig)
-    try:
-        print(dump.run(loaded.settings, specs, DEFAULT_WEIGHTS, Path(arguments.output)))  # noqa: T201  # the answer
-    except CredentialsError as failure:
-        raise service.CommandError(str(failure)) from failure
+    print(dump.run(loaded.settings, specs, DEFAULT_WEIGHTS, Path(arguments.output)))  # noqa: T201  # the answer
 
 
 def _rbac(arguments: argparse.Namespace) -> None:
